@@ -1,0 +1,1 @@
+"""What is needed: pure. No network, no clock, no vendor names."""

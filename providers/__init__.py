@@ -1,0 +1,1 @@
+"""What is for hire: adapters. No retry, no waiting, no matching, no ledger."""

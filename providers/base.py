@@ -1,0 +1,165 @@
+"""The provider interface: five verbs, limits as data, and the nouns that pass through it.
+
+No verb waits, retries or prices a job, and none blocks longer than one HTTP timeout. Times are UNIX
+seconds (float), money is `Decimal` USD, memory is GiB (2**30 bytes).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from decimal import Decimal
+from enum import StrEnum
+from typing import NewType, Protocol, runtime_checkable
+
+InstanceId = NewType("InstanceId", str)
+OfferKey = NewType("OfferKey", str)
+
+
+class InstanceState(StrEnum):
+    """What a provider says of a machine. Only GONE is free; STOPPED and UNKNOWN count as billed."""
+
+    STARTING = "starting"
+    READY = "ready"
+    STOPPED = "stopped"
+    GONE = "gone"
+    UNKNOWN = "unknown"
+
+
+class Tier(StrEnum):
+    """Who runs the host: a data centre, a private person, or the user."""
+
+    SECURE = "secure"
+    COMMUNITY = "community"
+    OWN = "own"
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What differs between providers and matters to the runner: limits are data, not subclasses.
+
+    list_lag_s: how long a created machine may be missing from `find`, or a deleted one present.
+    boot_timeout_s: launch to first SSH, at the most.
+    billing_step_s: billed time is rounded up to a multiple of this.
+    proves_absence: False for a machine rented by hand, whose end no call can prove.
+    self_destruct: a shell line by which a machine ends itself; None where it cannot.
+    remote: False when the instance is this very machine (nothing leaves the user's host).
+    """
+
+    list_lag_s: float
+    boot_timeout_s: float
+    billing_step_s: float
+    proves_absence: bool
+    self_destruct: str | None
+    remote: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """One thing for hire now. `price_usd_per_hour` is for the whole machine; `vram_gib` for one GPU."""
+
+    provider: str
+    key: OfferKey
+    gpu: str  # canonical name of providers/gpus.py, or "CPU"
+    gpu_count: int
+    vram_gib: float
+    price_usd_per_hour: Decimal
+    interruptible: bool = False
+    region: str = ""
+    tier: Tier = Tier.SECURE
+    price_is_notional: bool = False  # a made-up price, shown as such (local quickstart)
+    storage_usd_per_gib_hour: Decimal = Decimal(0)
+    disk_gib: float | None = None  # None: as asked for
+    host_ram_gib: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchRequest:
+    """All that a launch needs. The instance enforces `deadline_at` from its first moment.
+
+    label: unique name of this attempt, drawn and stored before the call; `find` looks for its prefix.
+    public_key: one OpenSSH line ("ssh-ed25519 AAAA..."); the only key that may log in.
+    """
+
+    label: str
+    owner: str
+    offer: Offer
+    public_key: str
+    deadline_at: float
+    budget_usd: Decimal | None = None
+    image: str | None = None
+    disk_gib: int = 0
+    start_script: str | None = None
+    env: dict[str, str] = field(default_factory=dict)  # never secrets
+
+
+@dataclass(frozen=True, slots=True)
+class HostKey:
+    """A host key learnt over a channel we trust: OpenSSH type and base64 body, without comment."""
+
+    type: str
+    base64: str
+
+
+@dataclass(frozen=True, slots=True)
+class Instance:
+    """A machine as the provider describes it. host/port/user are None until it can be reached."""
+
+    id: InstanceId
+    label: str
+    state: InstanceState
+    host: str | None = None
+    port: int | None = None
+    user: str | None = None
+    host_key: HostKey | None = None
+    owner: str | None = None
+    price_usd_per_hour: Decimal | None = None
+    created_at: float | None = None
+    deadline_at: float | None = None  # as stamped on the machine, where the provider can tell
+    workdir: str | None = None  # folder on the instance that is ours, where the provider fixes it
+    detail: str = ""  # the vendor's own word for the state, for logs
+
+
+class Provider(Protocol):
+    """The five verbs. All raise only `providers.errors.ProviderError` subclasses."""
+
+    name: str
+    traits: Traits
+
+    def offers(self) -> Sequence[Offer]:
+        """Return all for hire now, unfiltered. n calls."""
+        ...
+
+    def launch(self, request: LaunchRequest) -> Instance:
+        """Ask for a machine and return at once; host and port may be None. 1 call, never repeated."""
+        ...
+
+    def describe(self, instance_id: InstanceId) -> Instance:
+        """Return the machine as it is now; raises NotFound if the vendor knows no such id. 1 call."""
+        ...
+
+    def find(self, label_prefix: str) -> Sequence[Instance]:
+        """Return all machines whose label starts so, also those our store never heard of. n calls."""
+        ...
+
+    def terminate(self, instance_id: InstanceId) -> None:
+        """Ask for the end. Idempotent: absent is success. Returning is not proof. 1 call."""
+        ...
+
+
+@runtime_checkable
+class Billing(Protocol):
+    """Optional: what the provider charged."""
+
+    def billed(self, instance_id: InstanceId, start: float, end: float) -> Decimal | None:
+        """Return USD charged in [start, end), None while the provider has not settled it."""
+        ...
+
+
+@runtime_checkable
+class Account(Protocol):
+    """Optional: the account's balance."""
+
+    def balance(self) -> Decimal | None:
+        """Return USD left, None when unknown."""
+        ...
