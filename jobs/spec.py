@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from jobs.spec_types import Count, HeldBack, Modules, Names, Real, Usd, Whole
+from jobs.spec_types import Count, Epochs, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
 
 # What differs between the methods. Adapters start from zero and bear ten times the learning rate; a
 # full fine-tune holds an optimizer state for every weight, so it takes the 8-bit, paged one.
@@ -104,10 +104,8 @@ class Training(BaseModel):
 
     model_config = STRICT
 
-    epochs: Real | None = Field(
+    epochs: Epochs | None = Field(
         None,
-        gt=0,
-        le=1000,
         description="Passes over the training records; 3 unless max_steps is given.",
     )
     max_steps: Count | None = Field(None, description="Optimizer steps, instead of epochs.")
@@ -231,13 +229,11 @@ class Limits(BaseModel):
     hours: Real = Field(
         24.0, gt=0, le=24 * 30, description="Longest life of one machine, in hours."
     )
-    idle_minutes: Real = Field(
-        30.0, ge=1, le=24 * 60, description="The machine is ended after so long without progress."
+    idle_minutes: Minutes = Field(
+        30.0, description="The machine is ended after so long without progress."
     )
-    boot_minutes: Real | None = Field(
+    boot_minutes: Minutes | None = Field(
         None,
-        ge=1,
-        le=24 * 60,
         description="Longest wait for a first SSH login; else the provider's own figure.",
     )
 

@@ -42,16 +42,17 @@ def held_back(value: Any) -> Any:
         return value
     if isinstance(value, str) and value:
         return Path(value)
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        if 0 <= value <= MAX_HELD_BACK:
-            return float(value)
-        raise ValueError(f"a fraction from 0 to {MAX_HELD_BACK} is needed, or a file")
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    if number and 0 <= value <= MAX_HELD_BACK:
+        return float(value)
     raise ValueError(f"a fraction from 0 to {MAX_HELD_BACK} is needed, or a file")
 
 
 Whole = Annotated[int, BeforeValidator(no_bool)]
 Real = Annotated[float, BeforeValidator(no_bool)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(no_bool)]
+Epochs = Annotated[float, Field(gt=0, le=1000), BeforeValidator(no_bool)]
+Minutes = Annotated[float, Field(ge=1, le=24 * 60), BeforeValidator(no_bool)]
 Usd = Annotated[Decimal, Field(gt=0), BeforeValidator(no_bool)]
 Names = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], BeforeValidator(as_list)]
 HeldBack = Annotated[float | Path, BeforeValidator(held_back)]
