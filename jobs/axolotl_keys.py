@@ -153,7 +153,7 @@ def _fit(value: Any, kind: str, path: KeyPath) -> tuple[Any, list[Fault]]:
     if best is not None:
         return best
     remedy = why_not_a_number(value) if isinstance(value, str) else ""
-    if not remedy and "str" in _choices(kind) and not isinstance(value, dict | list):
+    if not remedy and kind == "str" and not isinstance(value, dict | list):
         remedy = "Put it in quotes"
     return value, [Fault(path, f"{_show(value)} is not {_words(kind)}", remedy)]
 
@@ -209,10 +209,10 @@ def _fit_scalar(value: Any, kind: str) -> Any:
         return None
     if isinstance(value, str) and not why_not_a_number(value):
         value = number(value)
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float):
         return None
-    if kind == "int":
-        return int(value) if float(value).is_integer() else None
+    if isinstance(value, float) and (not math.isfinite(value) or kind == "int"):
+        return int(value) if value.is_integer() else None
     return value
 
 

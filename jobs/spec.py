@@ -130,15 +130,17 @@ class Training(BaseModel):
         "cosine", min_length=1, description="Shape of the learning rate over time."
     )
     warmup_ratio: Real = Field(
-        0.03, ge=0, lt=1, description="Part of the steps in which the learning rate rises."
+        0.03, ge=0, le=0.99, description="Part of the steps in which the learning rate rises."
     )
     weight_decay: Real = Field(0.0, ge=0, le=1, description="Pull of the weights towards zero.")
-    max_grad_norm: Real = Field(1.0, gt=0, description="Longer gradients are cut to this length.")
+    max_grad_norm: Real = Field(
+        1.0, ge=0, le=1e6, description="Longer gradients are cut to this length; 0 leaves them."
+    )
     lora_r: Whole = Field(16, ge=1, le=4096, description="Rank of the adapter.")
     lora_alpha: Whole = Field(
         32, ge=1, le=65536, description="Scale of the adapter; its effect is lora_alpha / lora_r."
     )
-    lora_dropout: Real = Field(0.0, ge=0, lt=1, description="Dropout before the adapter.")
+    lora_dropout: Real = Field(0.0, ge=0, le=0.99, description="Dropout before the adapter.")
     lora_targets: Modules = Field(
         default="all-linear",
         description="Modules that get an adapter: all-linear, or a list of names.",
