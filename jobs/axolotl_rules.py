@@ -91,7 +91,9 @@ def check_config(config: Config) -> list[Fault]:
     """Return every fault of a configuration that is about to be sent: keys, types and rules."""
     plugins = [name for name in config.get("plugins") or [] if name != names.PLUGIN]
     settled, faults = check_keys(config, plugins)
-    return faults or check_rules(settled)
+    wrong = {fault.path[0] for fault in faults}
+    sound = {key: value for key, value in settled.items() if key not in wrong}
+    return faults + [fault for fault in check_rules(sound) if fault.path[0] not in wrong]
 
 
 def check_rules(config: Config) -> list[Fault]:
@@ -110,6 +112,11 @@ def _ranges(config: Config) -> Iterator[Fault]:
                 continue
             bound = f"from {least:g}" if inclusive else f"above {least:g}"
             yield Fault((key,), f"{value:g} is out of range; it goes {bound} to {most:g}")
+
+
+def _required(config: Config) -> Iterator[Fault]:
+    if config.get("learning_rate") is None:
+        yield Fault(("learning_rate",), "missing; Axolotl has no default for it")
 
 
 def _pairs(config: Config) -> Iterator[Fault]:
@@ -264,6 +271,7 @@ def _secrets(config: Config) -> Iterator[Fault]:
 
 
 RULES: tuple[Callable[[Config], Iterator[Fault]], ...] = (
+    _required,
     _ranges,
     _pairs,
     _needs,

@@ -1,0 +1,166 @@
+"""The places a job file names: base model, data, output. Returned as absolute paths, or found."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from jobs.axolotl_tokenizer import has_chat_template
+from jobs.load_axolotl import AxolotlPart
+from jobs.load_draft import Draft
+from jobs.load_paths import PathFault, absolute, data_file, model, output
+from jobs.load_records import first_record, lacking, recognise
+from jobs.load_words import MISSING, remote_path
+from jobs.spec import Data, DataFormat
+
+_ONLY_FOLDER = "pushing the result is not built yet"
+
+
+def check_model(draft: Draft, part: AxolotlPart) -> str | None:
+    """Return the model as an id of the hub or as an absolute folder."""
+    text = draft.get("model")
+    if text is None:
+        draft.find(("model",), "missing", MISSING["model"])
+        return None
+    if not isinstance(text, str) or not text.strip():
+        return None  # pydantic says it
+    if remote_path(text):
+        draft.find(("model",), f"{text}: only Hugging Face ids and folders are built", "owner/name")
+        return None
+    folders = [draft.folder]
+    from_file = part.own is not None and part.own.base.get("base_model") == text
+    if from_file and part.config is not None:
+        folders.insert(0, part.config.parent)
+    tried = [model(text.strip(), folder) for folder in folders]
+    good = [found for found in tried if isinstance(found, str)]
+    local = [found for found in good if found.startswith("/")]
+    if good:
+        return (local or good)[0]
+    fault = tried[0]
+    assert isinstance(fault, PathFault)  # noqa: S101 - the texts were taken above
+    draft.find(("model",), fault.message, fault.remedy)
+    return None
+
+
+def check_data(draft: Draft, part: AxolotlPart) -> dict[str, Any] | None:
+    """Return the data section with absolute paths."""
+    section = dict(draft.values.get("data", {}))
+    if section.get("train") is None:
+        theirs = part.own is not None
+        if not theirs:
+            draft.find(("data", "train"), "missing", MISSING["data.train"])
+        else:
+            for key in ("format", "columns", "validation"):
+                if key in section:
+                    draft.find(
+                        ("data", key),
+                        "belongs to data.train, which is not given",
+                        f"Say it in {part.document.file if part.document else 'your file'}",
+                    )
+            section.setdefault("validation", 0.0)
+        return section
+    for key in ("train", "validation"):
+        value = section.get(key)
+        if isinstance(value, str):
+            path = _record_file(draft, key, value)
+            if path is None:
+                section.pop(key)
+            else:
+                section[key] = path
+    if section.get("validation") is not None and section.get("validation") == section.get("train"):
+        draft.find(
+            ("data", "validation"),
+            "is the same file as data.train",
+            "Held-back records must not be learnt; name another file, or a fraction",
+        )
+    return section
+
+
+def check_output(draft: Draft) -> str | None:
+    """Return the output folder as an absolute path; the default lies beside the job file."""
+    value = draft.get("output")
+    if isinstance(value, list):
+        if len(value) != 1:
+            draft.find(("output",), "one folder is needed", "More than one place is not built yet")
+            return None
+        value = value[0]
+    text = "out" if value is None else value
+    if not isinstance(text, str) or not text.strip():
+        draft.values["output"] = value
+        return None  # pydantic says it
+    if remote_path(text):
+        draft.find(("output",), f"{text}: {_ONLY_FOLDER}", "Name a folder on this machine")
+        return None
+    path = absolute(text.strip(), draft.folder)
+    fault = path if isinstance(path, PathFault) else output(path, text)
+    if fault is not None:
+        draft.find(("output",), fault.message, fault.remedy)
+        return None
+    return str(path)
+
+
+def check_format(draft: Draft, part: AxolotlPart, values: dict[str, Any]) -> None:
+    """Find a format that is missing or does not fit the first record; note a missing template."""
+    try:
+        data = Data.model_validate(values.get("data", {}))
+    except ValidationError:
+        return  # found where the whole spec is validated
+    if data.train is None:
+        return
+    record = first_record(data.train)
+    like = recognise(record) if record else None
+    guess = _guess(record, like)
+    if data.format is None:
+        remedy = f"{data.train.name} looks like {guess}" if like else MISSING["data.format"]
+        draft.find(("data", "format"), "missing", remedy)
+        return
+    if record is None:
+        return
+    missing = lacking(record, data)
+    if missing:
+        draft.find(
+            ("data", "format"),
+            f"{data.format} needs the column {missing[0]}; the first record of {data.train.name} "
+            f"has {', '.join(list(record)[:8]) or 'none'}",
+            f"It looks like {guess}" if like else "Name your columns with data.columns",
+        )
+    elif (
+        like
+        and like != data.format
+        and {like, data.format} == {DataFormat.CHAT, DataFormat.SHAREGPT}
+    ):
+        draft.find(
+            ("data", "format"),
+            f"is {data.format}, but the turns of {data.train.name} are not",
+            f"It looks like {guess}",
+        )
+    chat = data.format in (DataFormat.CHAT, DataFormat.SHAREGPT)
+    model_folder = str(values.get("model", ""))
+    if chat and model_folder.startswith("/") and not has_chat_template(Path(model_folder)):
+        said = {**(part.own.base if part.own else {}), **part.keys}
+        if not said.get("chat_template") and not said.get("chat_template_jinja"):
+            draft.notes.append("the model has no chat template of its own; ChatML is used")
+
+
+def _guess(record: dict[str, Any] | None, like: DataFormat | None) -> str:
+    if record is None or like is None:
+        return ""
+    if like is DataFormat.CHAT and "messages" not in record:
+        return "chat with columns: {messages: conversations}"
+    if like is DataFormat.SHAREGPT and "conversations" not in record:
+        return "sharegpt with columns: {conversations: messages}"
+    return like.value
+
+
+def _record_file(draft: Draft, key: str, text: str) -> str | None:
+    if remote_path(text):
+        draft.find(("data", key), f"{text}: only files on this machine are built", "Fetch it first")
+        return None
+    path = absolute(text.strip(), draft.folder)
+    fault = path if isinstance(path, PathFault) else data_file(path, text)
+    if fault is not None:
+        draft.find(("data", key), fault.message, fault.remedy)
+        return None
+    return str(path)
