@@ -76,6 +76,17 @@ OPTIMIZERS = CPU_OPTIMIZERS | _words(
     "optimi_adamw ao_adamw_4bit ao_adamw_8bit ao_adamw_fp8 came_pytorch muon muon_8bit dion sinkgd "
     "polora flash_adamw flash_adam flash_sgd flash_sgdw flash_lion scao q_galore_adamw8bit"
 )
+# What people write for one of them.
+OPTIMIZER_WORDS: dict[str, str] = {
+    "adam": "adamw_torch_fused",
+    "adamw": "adamw_torch_fused",
+    "adamw_fused": "adamw_torch_fused",
+    "adamw_hf": "adamw_torch",
+    "adam8bit": "adamw_8bit",
+    "paged_adamw": "paged_adamw_32bit",
+    "lion": "lion_32bit",
+    "paged_lion": "paged_lion_32bit",
+}
 SCHEDULERS = _words(
     "linear cosine cosine_with_restarts polynomial constant constant_with_warmup inverse_sqrt "
     "reduce_lr_on_plateau cosine_with_min_lr cosine_warmup_with_min_lr warmup_stable_decay greedy "

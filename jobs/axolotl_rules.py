@@ -216,7 +216,7 @@ def _words(config: Config) -> Iterator[Fault]:
     for key, allowed in known:
         value = config.get(key)
         if isinstance(value, str) and value not in allowed:
-            like = nearest(value, allowed)
+            like = names.OPTIMIZER_WORDS.get(value) or nearest(value, allowed)
             remedy = f"Did you mean {like}?" if like else "See docs/job-file.md for the list"
             yield Fault((key,), f"Axolotl has no {key} {value}", remedy)
     yield from _template(config, ())
