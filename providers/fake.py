@@ -19,10 +19,10 @@ from decimal import Decimal
 from enum import StrEnum
 
 from providers.base import Instance, InstanceId, InstanceState, LaunchRequest, Offer, Traits
+from providers.clock import Clock
 from providers.errors import NotFound, ProviderError
 from providers.fake_cloud import (
     DEFAULT_OFFERS,
-    Clock,
     CloudEvent,
     EventKind,
     FakeCloud,

@@ -15,28 +15,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
-from typing import Protocol
 
 from providers.base import HostKey, InstanceId, LaunchRequest, Offer, OfferKey
+from providers.clock import Clock
 from providers.errors import InvalidRequest, NoCapacity, ProviderError, QuotaExceeded
 
 HOUR_S = Decimal(3600)
-
-
-class Clock(Protocol):
-    """Time as an argument; `orchestrator.clock.Clock` fits."""
-
-    def now(self) -> float:
-        """Return UNIX seconds."""
-        ...
-
-    def monotonic(self) -> float:
-        """Return seconds that never go back."""
-        ...
-
-    def sleep(self, seconds: float) -> None:
-        """Block for that long."""
-        ...
 
 
 class EventKind(StrEnum):
