@@ -149,7 +149,8 @@ class LocalProvider:
             return
         folder = self._folder(instance_id)
         with _as_unavailable(f"terminate {instance_id}"):
-            if os.path.exists(os.path.join(folder, state.LAUNCH)):
+            ours = os.path.exists(os.path.join(folder, state.LAUNCH))
+            if ours:
                 state.ask_to_end(folder)
                 guard = tree.same(state.read_json(os.path.join(folder, state.GUARD)))
                 if guard is not None:
@@ -157,7 +158,7 @@ class LocalProvider:
                 self._wait_for_end(folder, guard)
             if self._lives(folder):
                 self._force(folder)
-            if not self._lives(folder):
+            if ours and not self._lives(folder):
                 state.bury(folder, "asked to", self._clock.now())
 
     # ---------------------------------------------------------------- launching
@@ -173,7 +174,7 @@ class LocalProvider:
             "deadline_at": request.deadline_at,
             "price_usd_per_hour": str(self._price or Decimal(0)),
             "host_key": [public.type, public.base64],
-            "user": getpass.getuser(),
+            "user": _user(),
             "gpus": self._allocate(request.offer),
             "start_script": request.start_script,
         }
@@ -272,7 +273,7 @@ class LocalProvider:
     # ---------------------------------------------------------------- ending
 
     def _wait_for_end(self, folder: str, guard: tree.Proc | None) -> None:
-        if guard is not None and tree.wait_for_end(guard, END_WAIT_S):
+        if guard is not None and tree.wait_for_end(guard, END_WAIT_S) is not None:
             return
         end = self._clock.monotonic() + END_WAIT_S
         while state.is_alive(folder) and self._clock.monotonic() < end:
@@ -289,6 +290,14 @@ class LocalProvider:
             if quiet == 2:
                 return
             self._clock.sleep(FORCED_PAUSE_S)
+
+
+def _user() -> str:
+    """Return the account's name; where it has none any does: the key decides who may log in."""
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return "gpujob"
 
 
 @contextlib.contextmanager

@@ -72,7 +72,7 @@ class _Child:
         if command is not None:
             argv = ["/bin/sh", "-c", command]
         else:
-            shell = pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+            shell = _login_shell()
             argv = [f"-{os.path.basename(shell)}"]  # the dash makes it a login shell
             options["executable"] = shell
         self.on_terminal = terminal is not None
@@ -142,6 +142,14 @@ class _Child:
         if self.on_terminal and self.stdin >= 0:
             size = struct.pack("HHHH", height, width, pixwidth, pixheight)
             fcntl.ioctl(self.stdin, termios.TIOCSWINSZ, size)
+
+
+def _login_shell() -> str:
+    """Return the account's shell; in a container the account may have no entry."""
+    try:
+        return pwd.getpwuid(os.getuid()).pw_shell or "/bin/sh"
+    except KeyError:
+        return "/bin/sh"
 
 
 def _tell_exit(process: Process, code: int) -> None:

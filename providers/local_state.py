@@ -80,7 +80,7 @@ def is_alive(folder: str) -> bool:
 
     try:
         fd = os.open(os.path.join(folder, LOCK), os.O_RDONLY)
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return False
     try:
         # Shared, so that two lookers do not take each other for life.
@@ -110,7 +110,7 @@ def labels(instances: str) -> list[str]:
     try:
         with os.scandir(instances) as entries:
             return sorted(e.name for e in entries if e.name[0] != "." and e.is_dir())
-    except FileNotFoundError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
 
 
@@ -129,12 +129,13 @@ def bury(folder: str, why: str, now: float) -> None:
     except FileNotFoundError:
         return
     graves = os.path.join(instances, GONE)
-    os.makedirs(graves, mode=0o700, exist_ok=True)
     kept = ("label", "owner", "created_at", "deadline_at", "price_usd_per_hour")
     note = {k: facts.get(k) for k in kept} | {"ended_at": now, "why": why, "log": tail}
-    write_json(grave(instances, label), note)
+    with contextlib.suppress(OSError):  # a full disk loses the note, never the end
+        os.makedirs(graves, mode=0o700, exist_ok=True)
+        write_json(grave(instances, label), note)
+        _prune(graves)
     _remove(trash)
-    _prune(graves)
 
 
 def grave(instances: str, label: str) -> str:

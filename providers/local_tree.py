@@ -94,6 +94,16 @@ def marked(instances: str) -> dict[str, list[int]]:
     return found
 
 
+def children(pid: int) -> list[Proc]:
+    """Return the living children; on Linux one read, so that none has time to hide."""
+    try:
+        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
+            found = [look(int(word)) for word in file.read().split()]
+    except OSError:
+        found = [p for p in table().values() if p.ppid == pid]
+    return [p for p in found if p is not None and p.state not in DEAD]
+
+
 def kill_once(folder: str, roots: Iterable[int], spare: Collection[int]) -> int:
     """Kill all below `roots`, the roots, and all that carry `folder`; return how many were living.
 
@@ -133,14 +143,14 @@ def send(proc: Proc, number: int) -> bool:
     return False
 
 
-def wait_for_end(proc: Proc, timeout_s: float) -> bool:
-    """Return whether the process ended in time; False at once where the system cannot wait so."""
+def wait_for_end(proc: Proc, timeout_s: float) -> bool | None:
+    """Return whether the process ended in time; None at once where the system cannot wait so."""
     try:
         fd = os.pidfd_open(proc.pid)
     except ProcessLookupError:
         return True
     except (AttributeError, OSError):
-        return False
+        return None
     try:
         poll = select.poll()
         poll.register(fd, select.POLLIN)

@@ -1,0 +1,56 @@
+"""Name -> provider: the only place that names concrete adapters, each imported when it is made."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from decimal import Decimal
+from pathlib import Path
+from types import MappingProxyType
+from typing import Protocol
+
+from providers.base import Provider
+from providers.clock import Clock
+
+
+class ProviderSettings(Protocol):
+    """What adapters take from the user's settings; `orchestrator.settings.Settings` fits."""
+
+    @property
+    def home(self) -> Path:
+        """Return the folder of all state."""
+        ...
+
+    @property
+    def local_price_usd_per_hour(self) -> Decimal | None:
+        """Return the notional price of this machine."""
+        ...
+
+
+def _local(settings: ProviderSettings, clock: Clock) -> Provider:
+    from providers.local import LocalProvider
+
+    return LocalProvider(settings.home, clock, price_usd_per_hour=settings.local_price_usd_per_hour)
+
+
+def _fake(_: ProviderSettings, clock: Clock) -> Provider:
+    from providers.fake import rehearsal
+
+    return rehearsal(clock)
+
+
+PROVIDERS = MappingProxyType[str, Callable[[ProviderSettings, Clock], Provider]](
+    {
+        "local": _local,  # this machine
+        "fake": _fake,  # a cloud in memory, for rehearsals: nothing real is rented
+    }
+)
+
+
+def create(name: str, settings: ProviderSettings, clock: Clock) -> Provider:
+    """Return the provider of that name. Raises ValueError, which names those there are."""
+    try:
+        factory = PROVIDERS[name]
+    except KeyError:
+        known = ", ".join(PROVIDERS)
+        raise ValueError(f"no provider {name!r}; there are: {known}") from None
+    return factory(settings, clock)
