@@ -1,8 +1,10 @@
 """The vocabulary of a job's life: states, events, reasons, and the tables that bind them. No logic.
 
-A job is a list of attempts; an attempt is one offer, one label, at most one machine. Every state that may
-hold a machine leaves only through STOPPING (a definite refusal of the launch aside), and STOPPING becomes
-CLOSED only with proof of absence. Why a job ended is a second axis, `Reason`: the first one wins.
+A job is a list of attempts; an attempt is one offer, one label, at most one machine. Every state
+that may hold a machine leaves only through STOPPING (a definite refusal of the launch aside), and
+STOPPING becomes CLOSED only with proof of absence. One arrow leads back: a machine that shows up
+under the name of a CLOSED attempt (a launch whose outcome was never learnt) makes it STOPPING
+again. Why a job ended is a second axis, `Reason`: the first one wins.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ class Event(StrEnum):
     ARTIFACTS_PUSHED = "artifacts_pushed"
     ABORTED = "aborted"
     INSTANCE_GONE = "instance_gone"
+    RESURFACED = "resurfaced"
 
 
 TRANSITIONS: dict[tuple[State, Event], State] = {
@@ -49,6 +52,7 @@ TRANSITIONS: dict[tuple[State, Event], State] = {
     (State.COLLECTING, Event.ARTIFACTS_PUSHED): State.STOPPING,
     (State.COLLECTING, Event.ABORTED): State.STOPPING,
     (State.STOPPING, Event.INSTANCE_GONE): State.CLOSED,
+    (State.CLOSED, Event.RESURFACED): State.STOPPING,
 }
 
 MAY_HOLD_A_MACHINE = frozenset(State) - {State.CLOSED}
@@ -125,14 +129,264 @@ class Reason(StrEnum):
     INTERRUPTED = "INTERRUPTED"  # by Ctrl-C or a signal
     ARTIFACTS_FAILED = "ARTIFACTS_FAILED"
     ARTIFACTS_REFUSED = "ARTIFACTS_REFUSED"
+    AGENT_LOST = "AGENT_LOST"
+    ORPHANED = "ORPHANED"  # a machine of ours without a record: found by the sweep, and ended
     INTERNAL = "INTERNAL"
 
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """What a reason means: the outcome, the exit code, and the words (cause, next step)."""
+    """What a reason means: outcome, exit code, words, and whether the next offer may help.
+
+    next_offer: another machine is worth a try (the fault lies with this one, or there was none).
+    """
 
     outcome: Outcome
     exit_code: int
     cause: str
     next_step: str
+    next_offer: bool = False
+
+
+EXIT_OK = 0
+EXIT_INTERNAL = 1
+EXIT_USAGE = 2  # bad input: nothing was launched
+EXIT_NO_OFFER = 3  # nothing could be rented
+EXIT_JOB_FAILED = 4
+EXIT_STILL_BILLING = 5  # a machine is not proven gone
+EXIT_DATA_REFUSED = 6
+EXIT_NOT_HOME = 7  # trained, but the adapter is not safe at home
+EXIT_CANCELLED = 130
+
+# When several apply, the one that needs the person most is shown (first in this tuple).
+EXIT_PRECEDENCE = (
+    EXIT_STILL_BILLING,
+    EXIT_CANCELLED,
+    EXIT_NOT_HOME,
+    EXIT_JOB_FAILED,
+    EXIT_NO_OFFER,
+    EXIT_INTERNAL,
+    EXIT_OK,
+)
+
+
+def _failed(cause: str, next_step: str, *, next_offer: bool = False) -> Ending:
+    return Ending(Outcome.FAILED, EXIT_JOB_FAILED, cause, next_step, next_offer)
+
+
+def _unrented(cause: str, next_step: str, *, next_offer: bool = False) -> Ending:
+    return Ending(Outcome.FAILED, EXIT_NO_OFFER, cause, next_step, next_offer)
+
+
+def _not_home(cause: str, next_step: str) -> Ending:
+    return Ending(Outcome.FAILED, EXIT_NOT_HOME, cause, next_step)
+
+
+def _cancelled(cause: str, next_step: str) -> Ending:
+    return Ending(Outcome.CANCELLED, EXIT_CANCELLED, cause, next_step)
+
+
+ENDINGS: dict[Reason, Ending] = {
+    Reason.SUCCEEDED: Ending(
+        Outcome.SUCCEEDED,
+        EXIT_OK,
+        "The training finished and the adapter is at home, checked.",
+        "Load it with peft; `gpujob cost` shows what it came to.",
+    ),
+    Reason.OUT_OF_MEMORY: _failed(
+        "The GPU ran out of memory.",
+        "Halve training.micro_batch_size or training.sequence_len, or ask for a larger GPU.",
+    ),
+    Reason.GPU_FAULT: _failed(
+        "The GPU or its driver reported a hardware fault.",
+        "Submit again: another machine will do.",
+        next_offer=True,
+    ),
+    Reason.DRIVER_MISMATCH: _failed(
+        "The machine's NVIDIA driver is too old for the installed CUDA build.",
+        "Submit again on another machine, or name an image built for an older CUDA.",
+        next_offer=True,
+    ),
+    Reason.KERNEL_MISMATCH: _failed(
+        "The installed kernels do not support this GPU's generation.",
+        "Choose another gpu.types entry, or an image built for this GPU.",
+    ),
+    Reason.BF16_UNSUPPORTED: _failed(
+        "This GPU cannot compute in bfloat16.",
+        "Set axolotl.bf16 to false and axolotl.fp16 to true, or choose a newer GPU.",
+    ),
+    Reason.BITSANDBYTES_SETUP: _failed(
+        "bitsandbytes could not set itself up on this machine.",
+        "Use method lora instead of qlora, or another image.",
+    ),
+    Reason.NCCL_TIMEOUT: _failed(
+        "The GPUs of the machine stopped answering each other.",
+        "Submit again on another machine, or with gpu.count 1.",
+        next_offer=True,
+    ),
+    Reason.EVAL_SPLIT_TOO_SMALL: _failed(
+        "The validation split is too small for the batch.",
+        "Raise data.validation or lower training.micro_batch_size.",
+    ),
+    Reason.NO_STEPS: _failed(
+        "The data yields not one optimizer step.",
+        "Give more examples, or lower gradient_accumulation_steps or sequence_len.",
+    ),
+    Reason.DATA_FORMAT: _failed(
+        "The training data does not have the form that data.format names.",
+        "Compare a line of the file with the format's description in the docs.",
+    ),
+    Reason.DATA_MISSING: _failed(
+        "A data file or data set was not found on the machine.",
+        "Check data.train and data.validation.",
+    ),
+    Reason.MODEL_MISSING: _failed(
+        "The base model was not found.",
+        "Check the spelling of `model` (owner/name on the hub, or a folder).",
+    ),
+    Reason.MODEL_GATED: _failed(
+        "The base model is gated: its owner must let you in first.",
+        "Accept its terms on its hub page, and give a token that may read it.",
+    ),
+    Reason.HUB_UNREACHABLE: _failed(
+        "The model hub did not answer.",
+        "Submit again later.",
+        next_offer=True,
+    ),
+    Reason.BATCH_SHAPE: _failed(
+        "Two tensors of a batch did not fit together.",
+        "Look at the log's last lines; often a chat template or packing does not fit the model.",
+    ),
+    Reason.DIVERGED: _failed(
+        "The training diverged: loss or gradient became NaN or infinite.",
+        "Lower training.learning_rate, or use warm-up and gradient clipping.",
+    ),
+    Reason.CHECKPOINT_BROKEN: _failed(
+        "A checkpoint could not be read.",
+        "Submit again without resuming, or from an older checkpoint.",
+    ),
+    Reason.CONFIG_REFUSED: _failed(
+        "Axolotl refused the configuration.",
+        "The log names the key; mend it in the job file.",
+    ),
+    Reason.HOST_OUT_OF_MEMORY: _failed(
+        "The machine ran out of main memory (not GPU memory).",
+        "Choose a machine with more RAM, or stream the data set.",
+    ),
+    Reason.DISK_FULL: _failed(
+        "The machine's disk is full.",
+        "Ask for more disk, or keep fewer checkpoints.",
+    ),
+    Reason.INCOMPLETE: _failed(
+        "The trainer ended without an error, but the training is not finished.",
+        "Look at the log's last lines; a signal or an early exit stopped it.",
+    ),
+    Reason.TRAINER_KILLED: _failed(
+        "The trainer was killed from outside, most often for want of memory.",
+        "Choose a machine with more RAM, and look at the log's last lines.",
+    ),
+    Reason.TRAINER_FAILED: _failed(
+        "The trainer failed for a cause that gpujob does not know.",
+        "Look at the log's last lines with `gpujob logs`.",
+    ),
+    Reason.NO_CAPACITY: _unrented(
+        "The provider had none of these machines left.",
+        "Try later, or allow more types or providers under gpu.",
+        next_offer=True,
+    ),
+    Reason.AUTH: _unrented(
+        "The provider refused the API key.",
+        "Make a new key, and check it with `gpujob doctor`.",
+    ),
+    Reason.QUOTA: _unrented(
+        "The account's limit or balance forbids this machine.",
+        "Add funds or raise the limit at the provider.",
+        next_offer=True,
+    ),
+    Reason.LAUNCH_REFUSED: _unrented(
+        "The provider refused the request for a machine.",
+        "Its own words are shown above; mend what they name.",
+    ),
+    Reason.LAUNCH_UNKNOWN: _unrented(
+        "The provider never said whether the machine was made, and none has appeared.",
+        "Nothing to do: the name is watched for 24 hours and ended if it appears.",
+        next_offer=True,
+    ),
+    Reason.PRICE_ABOVE_QUOTE: _unrented(
+        "The machine came dearer than quoted, and was ended at once.",
+        "Submit again, or raise gpu.max_price_usd_per_hour.",
+        next_offer=True,
+    ),
+    Reason.BOOT_TIMEOUT: _failed(
+        "The machine did not become reachable in time.",
+        "Submit again; raise limits.boot_minutes if its image is very large.",
+        next_offer=True,
+    ),
+    Reason.HOST_KEY_MISMATCH: _failed(
+        "The machine showed another SSH host key than the provider vouched for.",
+        "Nothing was sent to it. Submit again; if it recurs, ask the provider.",
+    ),
+    Reason.PREPARE_FAILED: _failed(
+        "The machine could not be prepared for the training.",
+        "The step that failed is shown above.",
+        next_offer=True,
+    ),
+    Reason.PREPARE_TIMEOUT: _failed(
+        "Preparing the machine took too long.",
+        "Submit again; a smaller upload or an image with Axolotl helps.",
+        next_offer=True,
+    ),
+    Reason.SSH_LOST: _failed(
+        "The machine runs, but could not be reached over SSH for too long.",
+        "Submit again; check that this network lets SSH out.",
+        next_offer=True,
+    ),
+    Reason.INSTANCE_LOST: _failed(
+        "The machine vanished or was stopped by its provider.",
+        "Submit again, on a tier that is not interruptible.",
+        next_offer=True,
+    ),
+    Reason.IDLE: _failed(
+        "The training did nothing for too long.",
+        "Look at the log; raise limits.idle_minutes if this was wanted.",
+    ),
+    Reason.STALLED: _failed(
+        "The training made no step for too long.",
+        "Look at the log's last lines.",
+    ),
+    Reason.DEADLINE: _failed(
+        "The time limit of the job was reached.",
+        "Raise limits.hours, or make the job smaller.",
+    ),
+    Reason.BUDGET: _failed(
+        "The budget of the job was reached.",
+        "Raise limits.budget_usd, or make the job smaller.",
+    ),
+    Reason.CANCELLED: _cancelled("You cancelled it.", "Submit again when you like."),
+    Reason.INTERRUPTED: _cancelled(
+        "It was interrupted by Ctrl-C or a signal.", "Submit again when you like."
+    ),
+    Reason.ARTIFACTS_FAILED: _not_home(
+        "The training finished, but the adapter could not be brought home.",
+        "Check this machine's disk and network, then submit again.",
+    ),
+    Reason.ARTIFACTS_REFUSED: _not_home(
+        "The training finished, but what it left is not what an adapter may be.",
+        "Nothing of it was kept; the file is named above.",
+    ),
+    Reason.AGENT_LOST: _failed(
+        "The program that watches the training on the machine died.",
+        "Submit again; the machine may have run out of memory or been restarted.",
+        next_offer=True,
+    ),
+    Reason.ORPHANED: _failed(
+        "A machine of yours had no open job; it was ended.",
+        "Nothing to do; `gpujob cost` shows what it cost.",
+    ),
+    Reason.INTERNAL: Ending(
+        Outcome.FAILED,
+        EXIT_INTERNAL,
+        "gpujob itself made a mistake, and ended the machine to be safe.",
+        "Please report it, with the output of `gpujob status`.",
+    ),
+}

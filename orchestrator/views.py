@@ -1,4 +1,4 @@
-"""What the store answers to a reader: frozen views of jobs and attempts, as of one moment. Data only."""
+"""What the store answers to a reader: frozen views of jobs and attempts. Data only."""
 
 from __future__ import annotations
 

@@ -1,0 +1,109 @@
+"""What follows when an attempt is over: the next offer, or the job's end. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from decimal import Decimal
+
+from orchestrator.attempt import Attempt
+from orchestrator.plan import NewJob
+from orchestrator.policy import ALL_RULES, Rules
+from orchestrator.states import ENDINGS, Reason, State
+from providers.base import Offer
+
+SECONDS_PER_HOUR = 3600
+USEFUL_S = 60.0  # an attempt that could not last so long is not opened
+
+
+@dataclass(frozen=True, slots=True)
+class Open:
+    """Open the next attempt with this offer; its machine must end itself at `deadline_at`."""
+
+    number: int
+    offer: Offer
+    deadline_at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Close:
+    """Close the job."""
+
+    reason: Reason
+    evidence: str
+
+
+def next_move(
+    new: NewJob,
+    attempts: Sequence[Attempt],
+    *,
+    cancel: Reason | None,
+    spent_usd: Decimal,
+    now: float,
+    rules: Rules = ALL_RULES,
+) -> Open | Close | None:
+    """Return what to do about the job as a whole; None while an attempt is under way."""
+    last = attempts[-1] if attempts else None
+    if last is not None and last.state is not State.CLOSED:
+        if rules.one_at_a_time or last.state is not State.STOPPING:
+            return None
+        if any(a.state is not State.CLOSED for a in attempts[:-1]):
+            return None
+    over = last is not None and not _may_retry(last)
+    move: Open | Close
+    if last is not None and over:
+        move = Close(last.reason or Reason.INTERNAL, last.evidence)
+    elif cancel is not None:
+        move = Close(cancel, "")
+    else:
+        move = _another(new, attempts, spent_usd, now)
+    if isinstance(move, Close) and any(a.state is not State.CLOSED for a in attempts):
+        return None
+    return move
+
+
+def _may_retry(attempt: Attempt) -> bool:
+    return attempt.reason is not None and ENDINGS[attempt.reason].next_offer
+
+
+def _another(
+    new: NewJob, attempts: Sequence[Attempt], spent_usd: Decimal, now: float
+) -> Open | Close:
+    """Return the next attempt, or the job's end when there is no offer, time or money left."""
+    had_machine = [a for a in attempts if a.machines or a.proof == "suspect"]
+    offer = _next_offer(new, attempts) if len(had_machine) < new.caps.max_machines else None
+    if offer is None:
+        if not attempts:
+            return Close(Reason.NO_CAPACITY, "no offer fits")
+        telling = had_machine[-1] if had_machine else attempts[-1]
+        return Close(telling.reason or Reason.INTERNAL, telling.evidence)
+    ends_at = (attempts[0].opened_at if attempts else now) + new.caps.max_s
+    paid_until = _paid_until(new, offer, spent_usd, now)
+    if min(ends_at, paid_until) < now + USEFUL_S:
+        reason = Reason.DEADLINE if ends_at <= paid_until else Reason.BUDGET
+        return Close(reason, "too little is left for another machine")
+    return Open(len(attempts) + 1, offer, min(ends_at, paid_until))
+
+
+def _next_offer(new: NewJob, attempts: Sequence[Attempt]) -> Offer | None:
+    """Return the first offer after the last one tried, of a provider whose limit is not reached."""
+    full = {a.provider for a in attempts if a.reason is Reason.QUOTA}
+    tried = new.offers.index(attempts[-1].offer) + 1 if attempts else 0
+    return next((o for o in new.offers[tried:] if o.provider not in full), None)
+
+
+def _paid_until(new: NewJob, offer: Offer, spent_usd: Decimal, now: float) -> float:
+    """Return the moment at which what is left of the budget is used up at this offer's price."""
+    if new.caps.budget_usd is None:
+        return float("inf")
+    rate = offer.price_usd_per_hour + storage_rate(offer, new.launch.disk_gib)
+    if rate <= 0:
+        return float("inf")
+    left = max(Decimal(0), new.caps.budget_usd - spent_usd)
+    return now + float(left / rate * SECONDS_PER_HOUR)
+
+
+def storage_rate(offer: Offer, disk_gib: int) -> Decimal:
+    """Return USD per hour for the disk: none where the offer's price includes a fixed one."""
+    gib = disk_gib if offer.disk_gib is None else 0
+    return offer.storage_usd_per_gib_hour * gib

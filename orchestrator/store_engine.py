@@ -1,0 +1,115 @@
+"""How the database is opened: SQLite in WAL with synchronous FULL, or PostgreSQL by URL."""
+
+from __future__ import annotations
+
+import os
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine import Connection, Engine, make_url
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+from sqlalchemy.pool import StaticPool
+
+BUSY_TIMEOUT_MS = 30_000  # as long as the slowest writer may hold the file; ours take milliseconds
+
+
+class StoreError(Exception):
+    """The database cannot be used as it is; `str()` says why, fit to show a person."""
+
+
+# The database's own clock in UNIX seconds: leases are judged by it alone, whatever a process thinks.
+# julianday has milliseconds; the newer unixepoch('subsec') needs SQLite 3.42.
+NOW_SQL = {
+    "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
+    "postgresql": "extract(epoch from clock_timestamp())",
+}
+
+
+class Database:
+    """Connections and transactions. Writers queue on one lock within the process."""
+
+    def __init__(self, url: str, *, now_sql: str | None = None, synchronous: str = "FULL") -> None:
+        try:
+            parsed = make_url(url)
+        except ArgumentError as error:
+            raise StoreError(f"GPUJOB_DATABASE_URL is no database URL: {error}") from error
+        self.dialect = parsed.get_backend_name()
+        if self.dialect not in NOW_SQL:
+            raise StoreError(f"no such database: {self.dialect}; use sqlite or postgresql")
+        self.now_sql = now_sql or NOW_SQL[self.dialect]
+        self._lock = threading.RLock()
+        options: dict[str, Any] = {}
+        if self.dialect == "sqlite":
+            if parsed.database in {None, "", ":memory:"}:
+                options = {"poolclass": StaticPool, "connect_args": {"check_same_thread": False}}
+            else:
+                _make_private(Path(str(parsed.database)))
+        try:
+            self.engine: Engine = create_engine(parsed, **options)
+        except ModuleNotFoundError as error:
+            raise StoreError(f"the driver for {self.dialect} is not installed: {error}") from error
+        if self.dialect == "sqlite":
+            _tune_sqlite(self.engine, synchronous)
+
+    @contextmanager
+    def write(self) -> Iterator[Connection]:
+        """Yield a connection in a write transaction, committed at the end; raises StoreError."""
+        with self._lock, self._connection() as connection:
+            if self.dialect == "sqlite":
+                # The write lock at once: a transaction that reads first and then wants to write
+                # could meet another writer's commit and fail without any waiting.
+                connection.exec_driver_sql("BEGIN IMMEDIATE")
+            try:
+                yield connection
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+
+    @contextmanager
+    def read(self) -> Iterator[Connection]:
+        """Yield a connection for reading; each statement is a snapshot of its own."""
+        with self._connection() as connection:
+            yield connection
+            connection.rollback()
+
+    @contextmanager
+    def _connection(self) -> Iterator[Connection]:
+        try:
+            with self.engine.connect() as connection:
+                yield connection
+        except SQLAlchemyError as error:
+            raise StoreError(f"the database failed: {_plain(error)}") from error
+
+    def close(self) -> None:
+        """Close all connections."""
+        self.engine.dispose()
+
+
+def _plain(error: SQLAlchemyError) -> str:
+    """Return the driver's own words, without the statement and its values."""
+    return str(getattr(error, "orig", None) or error).splitlines()[0]
+
+
+def _make_private(path: Path) -> None:
+    """Make the file 0600 before anything is in it; SQLite gives its WAL the same mode."""
+    try:
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+    except OSError as error:
+        raise StoreError(f"{path}: {error.strerror}; give another GPUJOB_HOME") from error
+    os.close(descriptor)
+
+
+def _tune_sqlite(engine: Engine, synchronous: str) -> None:
+    @event.listens_for(engine, "connect")
+    def tune(connection: Any, _: Any) -> None:
+        connection.isolation_level = None  # transactions begin where we say so
+        cursor = connection.cursor()
+        cursor.execute(f"PRAGMA busy_timeout = {BUSY_TIMEOUT_MS}")
+        cursor.execute("PRAGMA journal_mode = WAL")
+        cursor.execute(f"PRAGMA synchronous = {synchronous}")
+        cursor.close()
