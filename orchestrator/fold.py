@@ -47,20 +47,6 @@ def apply(attempt: Attempt | None, event: ev.AttemptEvent) -> Attempt:
             event.deadline_at,
         )
     if attempt is None:
-        raise ImpossibleEventError("no event, no attempt")
-    return attempt
-
-
-def apply(attempt: Attempt | None, event: ev.AttemptEvent) -> Attempt:
-    """Return the attempt after one more event; raises ImpossibleEventError."""
-    if isinstance(event, ev.Opened):
-        if attempt is not None:
-            raise ImpossibleEventError(f"{attempt.label} was opened twice")
-        return Attempt(
-            event.job_id, event.number, event.label, event.provider, event.offer, event.disk_gib,
-            event.billing_step_s, event.at, event.deadline_at,
-        )  # fmt: skip
-    if attempt is None:
         raise ImpossibleEventError(f"{type(event).__name__} before Opened")
     changes = _CHANGES[type(event)](attempt, event)
     if event.moves is not None:

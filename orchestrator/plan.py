@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any
 
+from orchestrator.states import Reason
 from providers.base import Offer
 
 
@@ -61,5 +62,5 @@ class JobRecord:
 
     new: NewJob
     created_at: float
-    cancel_reason: str | None = None
+    cancel: Reason | None = None
     closed_at: float | None = None

@@ -9,19 +9,19 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from sqlalchemy import create_engine, event
+from sqlalchemy import ColumnElement, Float, create_engine, event, literal_column
 from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
-BUSY_TIMEOUT_MS = 30_000  # as long as the slowest writer may hold the file; ours take milliseconds
+BUSY_TIMEOUT_MS = 30_000  # far above the milliseconds that our writers take
 
 
 class StoreError(Exception):
     """The database cannot be used as it is; `str()` says why, fit to show a person."""
 
 
-# The database's own clock in UNIX seconds: leases are judged by it alone, whatever a process thinks.
+# The database's own clock in UNIX seconds: leases are judged by it alone, not by any process's.
 # julianday has milliseconds; the newer unixepoch('subsec') needs SQLite 3.42.
 NOW_SQL = {
     "sqlite": "((julianday('now') - 2440587.5) * 86400.0)",
@@ -40,7 +40,7 @@ class Database:
         self.dialect = parsed.get_backend_name()
         if self.dialect not in NOW_SQL:
             raise StoreError(f"no such database: {self.dialect}; use sqlite or postgresql")
-        self.now_sql = now_sql or NOW_SQL[self.dialect]
+        self.now: ColumnElement[float] = literal_column(now_sql or NOW_SQL[self.dialect], Float)
         self._lock = threading.RLock()
         options: dict[str, Any] = {}
         if self.dialect == "sqlite":

@@ -1,0 +1,222 @@
+"""The journal: leases, fences, and all that the holder of a job's lease writes.
+
+Every write carries the lease's fence: if somebody else took the job over meanwhile, it fails with
+LeaseLost and changes nothing. The same statement prolongs the lease. Leases are judged by the
+database's clock, so two machines with different clocks still agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from sqlalchemy import bindparam, insert, or_, select, update
+from sqlalchemy.engine import Connection
+
+from orchestrator import codec, points
+from orchestrator.attempt import Attempt
+from orchestrator.events import AnyEvent, JobClosed
+from orchestrator.store_engine import Database, StoreError
+from orchestrator.store_rows import Lease, Progress
+from orchestrator.store_schema import attempts, events, jobs, offsets, progress
+
+
+class LeaseLost(StoreError):  # noqa: N818 - the noun is the condition
+    """Somebody else drives the job now; nothing was written."""
+
+
+class Journal:
+    """See the module. Safe for threads and for many processes on one database."""
+
+    def __init__(self, database: Database) -> None:
+        self.database = database
+        now = database.now
+        held = [jobs.c.id == bindparam("job"), jobs.c.lease_holder == bindparam("holder")]
+        fenced = [*held, jobs.c.fence == bindparam("at_fence")]
+        later = now + bindparam("ttl")
+        free = or_(
+            jobs.c.lease_holder.is_(None),
+            jobs.c.lease_until <= now,
+            jobs.c.lease_holder == bindparam("dead"),
+        )
+        # Statements are built once: SQLAlchemy's cache then finds them compiled.
+        self._renew_one = update(jobs).where(*fenced).values(lease_until=later)
+        self._renew_all = (
+            update(jobs).where(jobs.c.lease_holder == bindparam("holder")).values(lease_until=later)
+        )
+        self._release = update(jobs).where(*fenced).values(lease_holder=None, lease_until=0)
+        self._acquire = (
+            update(jobs)
+            .where(jobs.c.id == bindparam("job"), free)
+            .values(lease_holder=bindparam("new"), lease_until=later, fence=jobs.c.fence + 1)
+            .returning(jobs.c.fence)
+        )
+        self._free = select(
+            jobs.c.id, jobs.c.lease_holder, (jobs.c.lease_until > now).label("held")
+        ).where(
+            jobs.c.active,
+            or_(jobs.c.lease_holder.is_(None), jobs.c.lease_holder != bindparam("me")),
+        )
+
+    def acquire(self, job_id: str, holder: str, ttl_s: float, *, dead: str = "") -> Lease | None:
+        """Return the lease of a job that nobody holds, or whose holder is `dead`; else None."""
+        values = {"job": job_id, "new": holder, "ttl": ttl_s, "dead": dead}
+        with self.database.write() as db:
+            row = db.execute(self._acquire, values).first()
+        return None if row is None else Lease(job_id, holder, int(row.fence))
+
+    def waiting(self, me: str, is_dead: Callable[[str], bool]) -> list[tuple[str, str]]:
+        """Return (job id, dead holder or "") of the active jobs that `me` could take now."""
+        with self.database.read() as db:
+            rows = db.execute(self._free, {"me": me}).all()
+        return [
+            (row.id, row.lease_holder or "")
+            for row in rows
+            if not row.held or row.lease_holder is None or is_dead(row.lease_holder)
+        ]
+
+    def renew(self, holder: str, ttl_s: float) -> None:
+        """Prolong all leases that are still the holder's."""
+        with self.database.write() as db:
+            db.execute(self._renew_all, {"holder": holder, "ttl": ttl_s})
+
+    def check(self, lease: Lease, ttl_s: float) -> None:
+        """Prolong one lease, or raise LeaseLost: asked immediately before every effect."""
+        with self.database.write() as db:
+            self._fence(db, lease, ttl_s)
+
+    def release(self, lease: Lease) -> None:
+        """Give a job up, so that another may take it at once."""
+        with self.database.write() as db:
+            db.execute(self._release, _fence_values(lease))
+
+    def _fence(self, db: Connection, lease: Lease, ttl_s: float) -> None:
+        done = db.execute(self._renew_one, {**_fence_values(lease), "ttl": ttl_s})
+        if done.rowcount != 1:
+            raise LeaseLost(f"job {lease.job_id} is driven by another process now")
+
+    # ---------------------------------------------------------------- what the holder writes
+
+    def append(
+        self,
+        lease: Lease,
+        event: AnyEvent,
+        attempt: Attempt,
+        *,
+        ttl_s: float,
+        fenced: bool = True,
+    ) -> None:
+        """Commit one event of an attempt, its snapshot, and a longer lease; raises LeaseLost."""
+        kind = type(event).__name__
+        points.reach(f"journal.before:{kind}")
+        with self.database.write() as db:
+            if fenced:
+                self._fence(db, lease, ttl_s)
+            add_event(db, lease.job_id, attempt.number, event, lease.fence)
+            _save_attempt(db, attempt, new=kind == "Opened")
+            if kind == "Resurfaced":
+                db.execute(update(jobs).where(jobs.c.id == lease.job_id).values(active=True))
+        points.reach(f"journal.after:{kind}")
+
+    def close_job(self, lease: Lease, event: JobClosed, *, ttl_s: float) -> None:
+        """Commit the end of a job, or that a job closed before has nothing open any more."""
+        points.reach("journal.before:JobClosed")
+        with self.database.write() as db:
+            self._fence(db, lease, ttl_s)
+            first = db.execute(
+                update(jobs)
+                .where(jobs.c.id == lease.job_id, jobs.c.closed_at.is_(None))
+                .values(closed_at=event.at, reason=event.reason.value, evidence=event.evidence)
+            )
+            if first.rowcount:
+                add_event(db, lease.job_id, 0, event, lease.fence)
+            db.execute(update(jobs).where(jobs.c.id == lease.job_id).values(active=False))
+        points.reach("journal.after:JobClosed")
+
+    def pulled(
+        self,
+        lease: Lease,
+        number: int,
+        sizes: Mapping[str, int],
+        figures: Progress | None,
+        *,
+        ttl_s: float,
+    ) -> None:
+        """Commit how many bytes of each pulled file are safe on this disk, and the figures."""
+        points.reach("journal.before:pulled")
+        with self.database.write() as db:
+            self._fence(db, lease, ttl_s)
+            key = {"job_id": lease.job_id, "attempt": number}
+            for name, size in sizes.items():
+                _upsert(db, offsets, {**key, "name": name}, {"bytes": size})
+            if figures is not None:
+                _upsert(db, progress, key, {"data": codec.dump(figures)})
+        points.reach("journal.after:pulled")
+
+
+_ADD_EVENT = insert(events)
+_ADD_ATTEMPT = insert(attempts)
+_SAVE_ATTEMPT = (
+    update(attempts)
+    .where(attempts.c.job_id == bindparam("job"), attempts.c.number == bindparam("which"))
+    .values(
+        state=bindparam("new_state"),
+        closed_at=bindparam("new_closed_at"),
+        suspect_until=bindparam("new_suspect_until"),
+        snapshot=bindparam("new_snapshot"),
+    )
+)
+
+
+def _fence_values(lease: Lease) -> dict[str, Any]:
+    return {"job": lease.job_id, "holder": lease.holder, "at_fence": lease.fence}
+
+
+def add_event(db: Connection, job_id: str, number: int, event: AnyEvent, fence: int) -> None:
+    """Insert one event in the caller's transaction."""
+    db.execute(
+        _ADD_EVENT,
+        {
+            "job_id": job_id,
+            "attempt": number,
+            "at": event.at,
+            "kind": type(event).__name__,
+            "data": codec.dump(event),
+            "fence": fence,
+        },
+    )
+
+
+def _save_attempt(db: Connection, attempt: Attempt, *, new: bool) -> None:
+    if new:
+        db.execute(
+            _ADD_ATTEMPT,
+            {
+                "job_id": attempt.job_id,
+                "number": attempt.number,
+                "label": attempt.label,
+                "provider": attempt.provider,
+                "state": attempt.state.value,
+                "opened_at": attempt.opened_at,
+                "snapshot": codec.dump(attempt),
+            },
+        )
+        return
+    db.execute(
+        _SAVE_ATTEMPT,
+        {
+            "job": attempt.job_id,
+            "which": attempt.number,
+            "new_state": attempt.state.value,
+            "new_closed_at": attempt.closed_at,
+            "new_suspect_until": attempt.suspect_until,
+            "new_snapshot": codec.dump(attempt),
+        },
+    )
+
+
+def _upsert(db: Connection, table: Any, key: dict[str, Any], values: dict[str, Any]) -> None:
+    """Update the row of this key, or insert it; the caller's transaction holds the job's row."""
+    same = [table.c[name] == value for name, value in key.items()]
+    if not db.execute(update(table).where(*same).values(**values)).rowcount:
+        db.execute(insert(table).values(**key, **values))
