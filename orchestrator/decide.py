@@ -47,7 +47,7 @@ def decide(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> lis
 
 
 def _intended(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:
-    if attempt.launch_open:
+    if attempt.launch_open or attempt.machines:
         adopted = _adopt(attempt, seen, now)
         if adopted:
             return adopted

@@ -7,7 +7,7 @@ database's clock, so two machines with different clocks still agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from sqlalchemy import bindparam, insert, or_, select, update
@@ -100,23 +100,24 @@ class Journal:
     def append(
         self,
         lease: Lease,
-        event: AnyEvent,
+        happened: Sequence[AnyEvent],
         attempt: Attempt,
         *,
         ttl_s: float,
         fenced: bool = True,
     ) -> None:
-        """Commit one event of an attempt, its snapshot, and a longer lease; raises LeaseLost."""
-        kind = type(event).__name__
-        points.reach(f"journal.before:{kind}")
+        """Commit events of an attempt, its snapshot, and a longer lease; raises LeaseLost."""
+        kinds = [type(event).__name__ for event in happened]
+        points.reach(f"journal.before:{kinds[-1]}")
         with self.database.write() as db:
             if fenced:
                 self._fence(db, lease, ttl_s)
-            add_event(db, lease.job_id, attempt.number, event, lease.fence)
-            _save_attempt(db, attempt, new=kind == "Opened")
-            if kind == "Resurfaced":
+            for event in happened:
+                add_event(db, lease.job_id, attempt.number, event, lease.fence)
+            _save_attempt(db, attempt, new="Opened" in kinds)
+            if "Resurfaced" in kinds or "Opened" in kinds:
                 db.execute(update(jobs).where(jobs.c.id == lease.job_id).values(active=True))
-        points.reach(f"journal.after:{kind}")
+        points.reach(f"journal.after:{kinds[-1]}")
 
     def close_job(self, lease: Lease, event: JobClosed, *, ttl_s: float) -> None:
         """Commit the end of a job, or that a job closed before has nothing open any more."""
