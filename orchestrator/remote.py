@@ -1,4 +1,4 @@
-"""The remote shell: a small protocol, and its paramiko implementation."""
+"""The remote shell: a small protocol, its errors, and what a caller must know to reach a host."""
 
 from __future__ import annotations
 
@@ -7,22 +7,50 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
+from providers.base import HostKey
+
 
 class ShellError(Exception):
     """The connection failed, died or a call passed its deadline. Always safe to reconnect."""
 
 
-class HostKeyMismatch(ShellError):
-    """The host showed another key than the one learnt beforehand. Never retried, never overridden."""
+class HostKeyMismatch(ShellError):  # noqa: N818
+    """The host showed another key than the one learnt beforehand. Never retried nor overridden."""
 
 
-class AuthRefused(ShellError):
+class HostKeyUnknown(HostKeyMismatch):
+    """No key was learnt beforehand, and the caller did not allow trust on first use."""
+
+
+class AuthRefused(ShellError):  # noqa: N818
     """The host refused our key."""
+
+
+class RemoteFailed(ShellError):  # noqa: N818
+    """The host answered, and its answer is a failure: the same call would fail again.
+
+    `code` is one word: absent, irregular, too_big, no_space, changed, busy, no_python, noisy, os.
+    """
+
+    def __init__(self, message: str, *, code: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """Where a host is, our private key file, and its key where that was learnt beforehand."""
+
+    host: str
+    port: int
+    user: str
+    key_file: Path
+    host_key: HostKey | None
 
 
 @dataclass(frozen=True, slots=True)
 class Completed:
-    """The end of one remote command: exit status (negative: signal), bounded output."""
+    """The end of one remote command: exit status (-1: ended by a signal), bounded output."""
 
     rc: int
     stdout: bytes
@@ -38,25 +66,50 @@ class Shell(Protocol):
     def run(
         self, command: str, *, timeout_s: float, stdin: bytes = b"", max_output_bytes: int = 1 << 20
     ) -> Completed:
-        """Run a POSIX shell line to its end; kills the channel at the deadline (ShellError)."""
+        """Run a POSIX shell line to its end; gives it up at the deadline (ShellError).
+
+        More output than `max_output_bytes` on either stream is a RemoteFailed.
+        """
         ...
 
-    def put(self, local: Path, remote: str, *, progress: Progress | None = None) -> None:
-        """Upload one file: resumable (a partial `remote.part` is continued), atomic, checked by sha256."""
+    def put(
+        self,
+        local: Path,
+        remote: str,
+        *,
+        progress: Progress | None = None,
+        compress: bool | None = None,
+    ) -> str:
+        """Upload one file and return its sha256 in hex; progress counts the file's own bytes.
+
+        Resumable (a partial `remote.part` is continued if it is a prefix of the file), atomic,
+        checked by sha256 on the far side, skipped where the host already has it. Compressed on the
+        way where a sample of the file shrinks, or as `compress` says.
+        """
         ...
 
     def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o600) -> None:
         """Write a small file atomically."""
         ...
 
+    def put_dir(self, local: Path, remote: str, *, progress: Progress | None = None) -> None:
+        """Upload the regular files below a folder, each as `put` does; symlinks are followed."""
+        ...
+
     def get(
         self, remote: str, local: Path, *, max_bytes: int, progress: Progress | None = None
-    ) -> None:
-        """Download one regular file (symlinks refused) to `local`, resuming a partial `local.part`."""
+    ) -> str:
+        """Download one regular file (symlinks refused) to `local`; returns its sha256 in hex.
+
+        Resumes a partial `local.part` if that is a prefix of the remote file.
+        """
         ...
 
     def read_from(self, remote: str, offset: int, *, max_bytes: int) -> Iterator[bytes]:
-        """Yield the bytes of a growing file from `offset` to its present end, at most `max_bytes`."""
+        """Yield the bytes of a growing file from `offset` to its present end, at most `max_bytes`.
+
+        An absent file has no bytes; a file shorter than `offset` is RemoteFailed("changed").
+        """
         ...
 
     def close(self) -> None:

@@ -1,0 +1,284 @@
+"""The far end of a transfer. Runs on the instance, from a pipe: Python 3.8, standard library only.
+
+Never imported by gpujob: `orchestrator/transfer.py` sends this source over SSH, compressed, ahead
+of a request. Standard input: one JSON line, then what the request asks for. Standard output: JSON
+lines (`{"busy": 1}` while a long hash runs), then raw bytes for `send`. A failure is
+`{"error", "code"}` with exit status 3; a connection that went away ends with 4.
+"""
+
+from __future__ import annotations
+
+import errno
+import hashlib
+import json
+import os
+import shutil
+import stat
+import struct
+import sys
+import time
+import zlib
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from typing import Any
+
+CHUNK_BYTES = 1 << 20
+BEAT_S = 5  # between two signs of life; far below the near side's limit on silence
+SHOWN_BYTES = 1 << 16  # of a file that a survey quotes
+STDIN = sys.stdin.buffer
+STDOUT = sys.stdout.buffer
+
+
+class Failed(Exception):  # noqa: N818
+    """A definite failure, with the one-word code that the near side passes on."""
+
+    def __init__(self, code: str, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+def say(document: dict[str, Any]) -> None:
+    """Answer one line."""
+    STDOUT.write(json.dumps(document).encode() + b"\n")
+    STDOUT.flush()
+
+
+def read_exactly(size: int) -> bytes:
+    """Return that many bytes; EOFError if the connection went away (what was written stays)."""
+    data = STDIN.read(size)
+    if len(data) != size:
+        raise EOFError
+    return data
+
+
+def ordered() -> dict[str, Any]:
+    """Return the near side's next line; EOFError if the connection went away."""
+    line = STDIN.readline()
+    if not line.endswith(b"\n"):
+        raise EOFError
+    return json.loads(line)  # type: ignore[no-any-return]
+
+
+def opened(path: str) -> tuple[int, int]:
+    """Return a descriptor of a regular file and its size; a symlink or anything else is refused."""
+    try:
+        descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    except FileNotFoundError:
+        raise Failed("absent", "no such file: " + path) from None
+    except OSError as error:
+        if error.errno in (errno.ELOOP, errno.EMLINK):
+            raise Failed("irregular", "a symlink, refused: " + path) from None
+        raise
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode):
+        os.close(descriptor)
+        raise Failed("irregular", "not a regular file, refused: " + path)
+    return descriptor, status.st_size
+
+
+def digest(descriptor: int, size: int) -> hashlib._Hash:
+    """Return the hasher of the first `size` bytes, showing signs of life meanwhile."""
+    hasher = hashlib.sha256()
+    beat = time.monotonic()
+    os.lseek(descriptor, 0, os.SEEK_SET)
+    while size > 0:
+        data = os.read(descriptor, min(CHUNK_BYTES, size))
+        if not data:
+            raise Failed("changed", "the file became shorter while it was read")
+        hasher.update(data)
+        size -= len(data)
+        if time.monotonic() - beat > BEAT_S:
+            beat = time.monotonic()
+            say({"busy": 1})
+    return hasher
+
+
+def write_all(descriptor: int, data: bytes) -> None:
+    """Write every byte."""
+    view = memoryview(data)
+    while view:
+        view = view[os.write(descriptor, view) :]
+
+
+def settle(descriptor: int, part: str, path: str, mode: int) -> None:
+    """Make the finished `part` durable under its real name."""
+    os.fchmod(descriptor, mode)
+    os.fsync(descriptor)
+    os.rename(part, path)
+    folder = os.open(os.path.dirname(path) or ".", os.O_RDONLY)
+    os.fsync(folder)
+    os.close(folder)
+
+
+def make_folder(path: str) -> None:
+    """Make a folder and its parents, for us alone."""
+    if path:
+        os.makedirs(path, mode=0o700, exist_ok=True)
+
+
+def state_of(path: str, size: int, sha256: str) -> str:
+    """Return same, other or absent."""
+    try:
+        descriptor, found = opened(path)
+    except Failed as failure:
+        return "absent" if failure.code == "absent" else "other"
+    try:
+        same = found == size and digest(descriptor, size).hexdigest() == sha256
+        return "same" if same else "other"
+    finally:
+        os.close(descriptor)
+
+
+def survey(request: dict[str, Any]) -> None:
+    """Make the folder; tell what the machine has and which of the files are there already."""
+    folder = os.path.abspath(os.path.expanduser(request["folder"]))
+    make_folder(folder)
+    os.chmod(folder, 0o700)
+    shown = {}
+    for name in request["show"]:
+        try:
+            descriptor, size = opened(os.path.join(folder, name))
+        except Failed:
+            continue
+        shown[name] = os.read(descriptor, min(size, SHOWN_BYTES)).decode("utf-8", "replace")
+        os.close(descriptor)
+    states = {
+        path: state_of(os.path.join(folder, path), size, sha256)
+        for path, size, sha256 in request["files"]
+    }
+    say(
+        {
+            "folder": folder,
+            "python": list(sys.version_info[:3]),
+            "executable": sys.executable,
+            "free_bytes": shutil.disk_usage(folder).free,
+            "states": states,
+            "shown": shown,
+        }
+    )
+
+
+def write(request: dict[str, Any]) -> None:
+    """Write small files, sent as one compressed block, each atomically."""
+    block = zlib.decompress(read_exactly(request["packed"]))
+    folder = os.path.expanduser(request["folder"])
+    for path, size, sha256, mode in request["files"]:
+        data, block = block[:size], block[size:]
+        if hashlib.sha256(data).hexdigest() != sha256:
+            raise Failed("changed", "damaged on the way: " + path)
+        place = os.path.join(folder, path)
+        make_folder(os.path.dirname(place))
+        part = place + ".part"
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW
+        descriptor = os.open(part, flags, 0o600)
+        write_all(descriptor, data)
+        settle(descriptor, part, place, mode)
+        os.close(descriptor)
+    say({"done": True})
+
+
+def lock(descriptor: int) -> None:
+    """Wait for an older connection's ferry to let go of the partial file."""
+    import fcntl
+
+    for _ in range(20):
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            time.sleep(0.5)
+            say({"busy": 1})
+        else:
+            return
+    raise Failed("busy", "another transfer holds the partial file")
+
+
+def receive(request: dict[str, Any]) -> None:
+    """Take one file: tell what is here, be told where to go on, append, check, rename."""
+    path, total = os.path.expanduser(request["path"]), request["bytes"]
+    make_folder(os.path.dirname(path))
+    whole = None
+    if os.path.isfile(path) and not os.path.islink(path) and os.path.getsize(path) == total:
+        descriptor, size = opened(path)
+        whole = digest(descriptor, size).hexdigest()
+        os.close(descriptor)
+    part = path + ".part"
+    descriptor = os.open(part, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+    lock(descriptor)
+    have = min(os.fstat(descriptor).st_size, total)
+    hasher = digest(descriptor, have)
+    say({"whole": whole, "have": have, "sha256": hasher.hexdigest()})
+    order = ordered()
+    if order["from"] < 0:  # `path` is already what the near side has
+        os.unlink(part)
+        say({"done": True})
+        return
+    if order["from"] != have:
+        have, hasher = 0, hashlib.sha256()
+    free = shutil.disk_usage(os.path.dirname(path) or ".").free
+    if total - have > free:
+        raise Failed("no_space", f"needs {total - have:,} bytes, the disk has {free:,} free")
+    os.ftruncate(descriptor, have)
+    os.lseek(descriptor, have, os.SEEK_SET)
+    pour(descriptor, hasher, total - have, packed=order["packed"])
+    if ordered()["sha256"] != hasher.hexdigest():
+        os.ftruncate(descriptor, 0)
+        raise Failed("changed", "what arrived has another sha256: " + path)
+    settle(descriptor, part, path, request["mode"])
+    say({"done": True})
+
+
+def pour(descriptor: int, hasher: hashlib._Hash, size: int, *, packed: bool) -> None:
+    """Append length-prefixed blocks until the empty one; a zlib stream runs through all of them."""
+    inflate = zlib.decompressobj()
+    while True:
+        (length,) = struct.unpack(">I", read_exactly(4))
+        if not length:
+            return
+        data = read_exactly(length)
+        if packed:
+            data = inflate.decompress(data)
+        size -= len(data)
+        if size < 0:
+            raise Failed("changed", "more bytes than announced")
+        hasher.update(data)
+        write_all(descriptor, data)
+
+
+def send(request: dict[str, Any]) -> None:
+    """Give one file from where the near side wants it, never more than it said it has."""
+    descriptor, size = opened(os.path.expanduser(request["path"]))
+    if size > request["max_bytes"]:
+        raise Failed("too_big", f"{size:,} bytes, at most {request['max_bytes']:,} wanted")
+    have = request["have"] if request["have"] <= size else 0
+    say({"bytes": size, "have": have, "sha256": digest(descriptor, have).hexdigest()})
+    start = ordered()["from"]
+    os.lseek(descriptor, start, os.SEEK_SET)
+    left = size - start
+    while left > 0:
+        data = os.read(descriptor, min(CHUNK_BYTES, left))
+        if not data:
+            break
+        STDOUT.write(data)
+        left -= len(data)
+    STDOUT.flush()
+
+
+def main() -> None:
+    """Serve one request."""
+    request = ordered()
+    try:
+        {"survey": survey, "write": write, "receive": receive, "send": send}[request["do"]](request)
+    except Failed as failure:
+        say({"error": str(failure), "code": failure.code})
+        sys.exit(3)
+    except EOFError:
+        sys.exit(4)
+    except OSError as error:
+        full = error.errno in (errno.ENOSPC, errno.EDQUOT)
+        message = f"{error.strerror}: {error.filename or request.get('path', '')}"
+        say({"error": message, "code": "no_space" if full else "os"})
+        sys.exit(3)
+
+
+main()
