@@ -146,12 +146,12 @@ ON_LAUNCH_ERROR: dict[type[ProviderError], LaunchError] = {
 }
 
 
-def on_launch_error(error: ProviderError) -> LaunchError:
-    """Return the row for an error: its own class's, or its nearest base's."""
+def on_launch_error(error: Exception) -> LaunchError:
+    """Return the row for an error: its own class's, or its nearest base's; unknown ones settle."""
     for cls in type(error).__mro__:
         if cls in ON_LAUNCH_ERROR:
             return ON_LAUNCH_ERROR[cls]
-    return ON_LAUNCH_ERROR[ProviderError]  # pragma: no cover - every ProviderError has that base
+    return ON_LAUNCH_ERROR[ProviderError]
 
 
 @dataclass(frozen=True, slots=True)

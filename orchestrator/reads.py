@@ -1,8 +1,8 @@
 """Reads of one provider, shared by all jobs of a process: one list serves them all.
 
-The token bucket and every wait after an error live here; a caller is never blocked by them, it is told
-when to ask again. An error is reported as "not now", never as an answer. terminate and launch do not
-pass through here: they are never held back.
+The token bucket and every wait after an error live here; a caller is never blocked by them, it is
+told when to ask again. An error is reported as "not now", never as an answer. terminate and launch
+do not pass through here: they are never held back.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from orchestrator import points
 from orchestrator.clock import Clock
 from orchestrator.observation import Described
 from orchestrator.policy import Limits, Rules
-from providers.base import Instance, InstanceId, Provider
+from providers.base import Instance, InstanceId, InstanceState, Provider
 from providers.errors import AuthFailed, NotFound, ProviderError, RateLimited
 
 BURST = 4.0  # reads at once; the rest of the allowance refills evenly, so no minute sees more
@@ -51,9 +51,7 @@ class Reads:
         self._rules = rules
         self._finding = threading.Lock()  # one find at a time; who waited for it gets its answer
         self._state = threading.Lock()
-        self._rate = (
-            (limits.requests_per_minute - BURST) / 60.0 if provider.traits.remote else None
-        )
+        self._rate = (limits.requests_per_minute - BURST) / 60.0 if provider.traits.remote else None
         self._tokens = BURST
         self._filled_at = clock.monotonic()
         self._paused_until = 0.0
@@ -64,7 +62,7 @@ class Reads:
         self._listed: Listed | None = None
 
     def find(self, newer_than: float) -> Listed | NotNow:
-        """Return a listing that began at or after `newer_than`: an earlier caller's, or a new one."""
+        """Return a listing that began at or after `newer_than`: another caller's, or a new one."""
         with self._finding:
             if self._listed is not None and self._listed.at >= newer_than:
                 return self._listed
@@ -84,6 +82,14 @@ class Reads:
             self._find_failures = 0
             self._listed = Listed(now, well_formed(machines, self._prefix))
             return self._listed
+
+    def shows(self, label: str, *, newer_than: float) -> Instance | None:
+        """Return a living machine of that label in the newest listing. No call."""
+        listed = self._listed
+        if listed is None or listed.at < newer_than + self.provider.traits.list_lag_s:
+            return None
+        gone = InstanceState.GONE
+        return next((m for m in listed.machines if m.label == label and m.state is not gone), None)
 
     def describe(self, instance_id: InstanceId) -> Described | NotNow:
         """Return what the provider says of one machine."""
@@ -115,9 +121,7 @@ class Reads:
             if self._rate is None:
                 return None
             present = self._clock.monotonic()
-            self._tokens = min(
-                BURST, self._tokens + (present - self._filled_at) * self._rate
-            )
+            self._tokens = min(BURST, self._tokens + (present - self._filled_at) * self._rate)
             self._filled_at = present
             if self._tokens >= 1.0:
                 self._tokens -= 1.0

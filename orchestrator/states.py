@@ -262,6 +262,10 @@ ENDINGS: dict[Reason, Ending] = {
         "The training diverged: loss or gradient became NaN or infinite.",
         "Lower training.learning_rate, or use warm-up and gradient clipping.",
     ),
+    Reason.NOTHING_LEARNED: _failed(
+        "Loss and gradient were 0 throughout: the model learned nothing.",
+        "Check that the data has answers to learn from, and training.train_on_inputs.",
+    ),
     Reason.CHECKPOINT_BROKEN: _failed(
         "A checkpoint could not be read.",
         "Submit again without resuming, or from an older checkpoint.",

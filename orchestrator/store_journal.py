@@ -51,6 +51,11 @@ class Journal:
             .values(lease_holder=bindparam("new"), lease_until=later, fence=jobs.c.fence + 1)
             .returning(jobs.c.fence)
         )
+        self._cancelled = select(jobs.c.id).where(
+            jobs.c.lease_holder == bindparam("holder"),
+            jobs.c.active,
+            jobs.c.cancel_asked_at.is_not(None),
+        )
         self._free = select(
             jobs.c.id, jobs.c.lease_holder, (jobs.c.lease_until > now).label("held")
         ).where(
@@ -74,6 +79,11 @@ class Journal:
             for row in rows
             if not row.held or row.lease_holder is None or is_dead(row.lease_holder)
         ]
+
+    def cancelled(self, holder: str) -> list[str]:
+        """Return the holder's jobs that somebody wants to end: one read for all of them."""
+        with self.database.read() as db:
+            return list(db.execute(self._cancelled, {"holder": holder}).scalars())
 
     def renew(self, holder: str, ttl_s: float) -> None:
         """Prolong all leases that are still the holder's."""

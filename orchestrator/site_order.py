@@ -1,0 +1,32 @@
+"""What a site is made from: one attempt's machine, and how to reach it. Data only."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from providers.base import HostKey
+
+
+@dataclass(frozen=True, slots=True)
+class SiteOrder:
+    """host_key None: nobody could vouch for one (trust on first use). spec: the job file, checked.
+
+    claim_token: the agent serves one token only; the same after every restart of ours, so that a
+    second start finds the first, and another attempt's is refused.
+    """
+
+    job_id: str
+    attempt: int
+    label: str
+    spec: dict[str, Any]
+    host: str
+    port: int
+    user: str
+    host_key: HostKey | None
+    workdir: str | None
+    deadline_at: float
+    claim_token: str
+    self_destruct: str | None
+    provider: str
+    remote: bool
