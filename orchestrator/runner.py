@@ -344,9 +344,9 @@ class Driver:
             reads = self.runner.reads[attempt.provider]
             back = reads.shows(attempt.label, newer_than=attempt.closed_at or 0.0)
             said = reads.describe(back.id) if back is not None else None
-            if isinstance(said, Described) and said.instance is not None:
-                if said.instance.state is not InstanceState.GONE:
-                    self._resurface(case, said.instance)
+            living = said.instance if isinstance(said, Described) else None
+            if living is not None and living.state is not InstanceState.GONE:
+                self._resurface(case, living)
 
     # ---------------------------------------------------------------- helpers
 

@@ -1,8 +1,9 @@
 """The supervisor: takes jobs that nobody drives, and drives each in a thread of its own.
 
-A foreground `gpujob submit` is one with `only` its own job; the daemon is one that runs `forever`. The
-loop itself never touches the network: it renews leases, hands out jobs, notices wishes to cancel, and
-cuts calls that outlive their attempt. The sweep runs in a thread of its own, once a minute.
+A foreground `gpujob submit` is one with `only` its own job; the daemon is one that runs `forever`.
+The loop itself never touches the network: it renews leases, hands out jobs, notices wishes to
+cancel, and cuts calls that outlive their attempt. The sweep runs in a thread of its own, once a
+minute.
 """
 
 from __future__ import annotations
@@ -21,9 +22,7 @@ from orchestrator.sweep import sweep
 log = logging.getLogger("gpujob.supervisor")
 
 BEAT_S = 1.0
-STACK_BYTES = (
-    1 << 20
-)  # a driver's thread needs some 100 KB; the default of 8 MB is only address space
+STACK_BYTES = 1 << 20  # a driver's thread needs some 100 KB
 MAX_JOBS = 1000
 
 

@@ -1,10 +1,10 @@
-"""The sweep: what the providers list against what the store knows. Foreign machines are never touched.
+"""The sweep: what providers list against what the store knows. Foreign machines stay untouched.
 
-The same code for `gpujob sweep`, after every command, and in the supervisor each minute. It does three
-things: a machine that bears the label of a CLOSED attempt is taken back under control; a job whose
-teardown nobody drives gets a push; a machine of ours without any record is ended once past its
-deadline, adopted, or ended at once, as the caller says. Everything that costs and is not known to be
-well is reported, and kept in the table of strays until it is gone.
+The same code for `gpujob sweep`, after every command, and in the supervisor each minute. It does
+three things: a machine that bears the label of a CLOSED attempt is taken back under control; a job
+whose teardown nobody drives gets a push; a machine of ours without any record is ended once past
+its deadline, adopted, or ended at once, as the caller says. Everything that costs and is not known
+to be well is reported, and kept in the table of strays until it is gone.
 """
 
 from __future__ import annotations
