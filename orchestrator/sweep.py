@@ -31,9 +31,7 @@ from providers.errors import ProviderError
 log = logging.getLogger("gpujob.sweep")
 
 Unknown = Literal["report", "end", "adopt"]
-STALE_S = (
-    86_400.0  # a machine of ours without record and without a deadline stamp is past it by then
-)
+STALE_S = 86_400.0  # without a record and a deadline stamp, a machine is past it by then
 
 
 class Kind(StrEnum):

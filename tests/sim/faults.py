@@ -1,0 +1,118 @@
+"""What goes wrong, and how often: each seed draws the probabilities themselves (swarm testing).
+
+A world in which everything fails a little finds less than one in which some things fail often and
+others never. A fault counts as drawn when it took effect; a run of many seeds in which one was drawn
+fewer than 20 times proves nothing about it, and fails.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from dataclasses import dataclass, field
+
+# Per call, while the safety phase lasts. The rate of an enabled fault is drawn between the two.
+CALL_FAULTS: dict[str, tuple[float, float]] = {
+    "launch_no_capacity": (0.1, 0.6),
+    "launch_quota": (0.05, 0.3),
+    "launch_auth": (0.02, 0.1),
+    "launch_invalid": (0.02, 0.1),
+    "launch_rate_limited": (0.1, 0.6),
+    "launch_5xx": (0.1, 0.5),
+    "launch_lost_reply": (0.1, 0.7),
+    "launch_timeout": (0.1, 0.5),
+    "launch_late": (0.1, 0.5),
+    "launch_twice": (0.1, 0.4),
+    "describe_5xx": (0.05, 0.6),
+    "describe_hang": (0.02, 0.1),
+    "describe_404": (0.02, 0.15),
+    "describe_rate_limited": (0.02, 0.3),
+    "find_5xx": (0.05, 0.6),
+    "find_hang": (0.02, 0.1),
+    "find_omit": (0.05, 0.4),
+    "find_rate_limited": (0.02, 0.3),
+    "terminate_5xx": (0.1, 0.9),
+    "terminate_lost_reply": (0.1, 0.6),
+    "terminate_swallowed": (0.1, 0.6),
+    "terminate_late": (0.1, 0.6),
+    "terminate_rate_limited": (0.1, 0.5),
+    "terminate_forbidden": (0.1, 0.4),
+    "ssh_error": (0.02, 0.5),
+    "ssh_hang": (0.01, 0.05),
+    "prepare_refused": (0.01, 0.05),
+    "collect_error": (0.1, 0.6),
+    "collect_refused": (0.02, 0.1),
+    "crash": (0.002, 0.03),
+    "pause": (0.001, 0.01),
+}
+
+# Per machine: drawn when it is created.
+MACHINE_FAULTS: dict[str, tuple[float, float]] = {
+    "boot_never": (0.1, 0.5),
+    "ssh_never": (0.1, 0.4),
+    "prepare_hangs": (0.1, 0.3),
+    "trainer_fails": (0.1, 0.5),
+    "trainer_hangs": (0.1, 0.4),
+    "agent_dies": (0.1, 0.4),
+    "collect_never": (0.1, 0.3),
+    "instance_dies": (0.1, 0.5),
+    "instance_stopped": (0.1, 0.4),
+    "dearer": (0.1, 0.4),  # than quoted
+}
+
+# Per seed: probability that the world has it.
+WORLD_FAULTS: dict[str, float] = {
+    "cancel_early": 0.15,  # within 90 s of the submit
+    "cancel_any_time": 0.2,
+    "auth_window": 0.15,  # every verb refuses the key for a while
+    "outage_window": 0.2,  # every verb is unavailable for a while
+    "ssh_window": 0.15,
+    "two_supervisors": 0.4,
+    "left_alone": 0.1,  # the supervisor dies for good; only commands come by
+    "no_dead_man": 0.4,  # the instance does not end itself: L2 is off
+    "list_lags": 0.5,
+    "foreign_machines": 0.5,
+    "orphan": 0.25,  # a machine of ours that no record explains
+    "small_budget": 0.15,
+    "tight_deadline": 0.25,
+}
+
+
+@dataclass(slots=True)
+class Swarm:
+    """The rates of one seed, and the count of what was really drawn."""
+
+    rng: random.Random
+    rates: dict[str, float] = field(default_factory=dict)
+    counts: Counter[str] = field(default_factory=Counter)
+    calm: bool = False  # the liveness phase: no fault begins any more
+
+    def hits(self, name: str) -> bool:
+        """Return whether the fault happens now, and count it."""
+        rate = self.rates.get(name, 0.0)
+        if self.calm or rate == 0.0 or self.rng.random() >= rate:
+            return False
+        self.counts[name] += 1
+        return True
+
+    def first(self, *names: str) -> str | None:
+        """Return the first of these faults that happens."""
+        return next((name for name in names if self.hits(name)), None)
+
+
+def draw_swarm(rng: random.Random) -> Swarm:
+    """Return a seed's swarm: about a third of the faults, at rates of their own."""
+    swarm = Swarm(rng)
+    share = rng.choice((0.0, 0.15, 0.3, 0.5))
+    for table in (CALL_FAULTS, MACHINE_FAULTS):
+        for name, (low, high) in table.items():
+            if rng.random() < share:
+                swarm.rates[name] = low * (high / low) ** rng.random()
+    for name, chance in WORLD_FAULTS.items():
+        if rng.random() < chance:
+            swarm.rates[name] = 1.0
+            swarm.counts[name] += 1
+    return swarm
+
+
+ALL_FAULTS = (*CALL_FAULTS, *MACHINE_FAULTS, *WORLD_FAULTS)
