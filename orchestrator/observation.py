@@ -59,7 +59,7 @@ class Observation:
     collected: tuple[tuple[str, int, str], ...] | None = None
     farewell_done: bool = False
     cancel: Reason | None = None
-    cost_usd: Decimal = Decimal(0)  # of the whole job, now
+    cost_usd: Decimal = Decimal(0)  # of the whole job, now; kept only where there is a budget
 
 
 @dataclass(frozen=True, slots=True)

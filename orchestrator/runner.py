@@ -226,7 +226,8 @@ class Driver:
         for _ in range(ROUNDS):
             now = clock.now()
             case.seen.cancel = cancel
-            case.seen.cost_usd = self.cost(now)
+            if case.terms.budget_usd is not None:
+                case.seen.cost_usd = self.cost(now)
             try:
                 actions = decide(case.attempt, case.seen, now, case.terms)
                 for action in actions:

@@ -53,6 +53,10 @@ class Store:
     def __init__(self, database: Database) -> None:
         self.database = database
         self.journal = Journal(database)
+        self._cancel = database.prepare(_CANCEL)
+        self._offset = database.prepare(_OFFSET)
+        self._strays = database.prepare(select(strays))
+        self._by_label = database.prepare(_BY_LABEL)
         self._held = (jobs.c.lease_until > database.now).label("held")
 
     @classmethod
@@ -138,7 +142,7 @@ class Store:
     def strays(self) -> list[Stray]:
         """Return the machines that the newest sweeps could not explain."""
         with self.database.read() as db:
-            rows = db.execute(select(strays)).mappings().all()
+            rows = self._strays(db, {}).mappings().all()
         return [Stray(**row) for row in rows]
 
     # ---------------------------------------------------------------- what is read
@@ -146,7 +150,7 @@ class Store:
     def cancel_of(self, job_id: str) -> Reason | None:
         """Return why the job is to end, if somebody asked for that."""
         with self.database.read() as db:
-            found = db.execute(_CANCEL, {"job": job_id}).scalar_one_or_none()
+            found = self._cancel(db, {"job": job_id}).scalar_one_or_none()
         return None if found is None else Reason(found)
 
     def load(self, job_id: str) -> tuple[JobRecord, list[Attempt]]:
@@ -162,7 +166,7 @@ class Store:
         """Return how many bytes of a pulled file are committed."""
         key = {"job": job_id, "number": number, "name": name}
         with self.database.read() as db:
-            return int(db.execute(_OFFSET, key).scalar_one_or_none() or 0)
+            return int(self._offset(db, key).scalar_one_or_none() or 0)
 
     def log_offset(self, job_id: str, attempt: int, name: str = "train.log") -> int:
         """Return how many bytes of a pulled file are committed."""
@@ -183,6 +187,16 @@ class Store:
             )
         with self.database.read() as db:
             return [attempt_of(row.snapshot) for row in db.execute(wanted)]
+
+    def by_label(self, labels: Sequence[str]) -> dict[str, Attempt]:
+        """Return the attempts of these labels, as far as the store knows them."""
+        found: dict[str, Attempt] = {}
+        with self.database.read() as db:
+            for label in labels:  # few, and found by an index
+                snapshot = self._by_label(db, {"which": label}).scalar_one_or_none()
+                if snapshot is not None:
+                    found[label] = attempt_of(snapshot)
+        return found
 
     def rows(
         self,
@@ -294,6 +308,7 @@ _ATTEMPTS = (
     .where(attempts.c.job_id == bindparam("job"))
     .order_by(attempts.c.number)
 )
+_BY_LABEL = select(attempts.c.snapshot).where(attempts.c.label == bindparam("which"))
 _OFFSET = select(offsets.c.bytes).where(
     offsets.c.job_id == bindparam("job"),
     offsets.c.attempt == bindparam("number"),

@@ -7,17 +7,17 @@ database's clock, so two machines with different clocks still agree.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, insert, or_, select, update
+from sqlalchemy import bindparam, insert, literal_column, null, or_, select, update
 from sqlalchemy.engine import Connection
 
 from orchestrator import codec, points
 from orchestrator.attempt import Attempt
 from orchestrator.events import AnyEvent, JobClosed
 from orchestrator.store_engine import Database, StoreError
-from orchestrator.store_rows import Lease, Progress
+from orchestrator.store_rows import ActiveJob, Lease, Progress
 from orchestrator.store_schema import attempts, events, jobs, offsets, progress
 
 
@@ -30,7 +30,7 @@ class Journal:
 
     def __init__(self, database: Database) -> None:
         self.database = database
-        now = database.now
+        now, prepare = database.now, database.prepare
         held = [jobs.c.id == bindparam("job"), jobs.c.lease_holder == bindparam("holder")]
         fenced = [*held, jobs.c.fence == bindparam("at_fence")]
         later = now + bindparam("ttl")
@@ -39,56 +39,60 @@ class Journal:
             jobs.c.lease_until <= now,
             jobs.c.lease_holder == bindparam("dead"),
         )
-        # Statements are built once: SQLAlchemy's cache then finds them compiled.
-        self._renew_one = update(jobs).where(*fenced).values(lease_until=later)
-        self._renew_all = (
+        self._renew_one = prepare(update(jobs).where(*fenced).values(lease_until=later))
+        self._renew_all = prepare(
             update(jobs).where(jobs.c.lease_holder == bindparam("holder")).values(lease_until=later)
         )
-        self._release = update(jobs).where(*fenced).values(lease_holder=None, lease_until=0)
-        self._acquire = (
+        self._release = prepare(
+            update(jobs).where(*fenced).values(lease_holder=null(), lease_until=literal_column("0"))
+        )
+        self._acquire = prepare(
             update(jobs)
             .where(jobs.c.id == bindparam("job"), free)
             .values(lease_holder=bindparam("new"), lease_until=later, fence=jobs.c.fence + 1)
             .returning(jobs.c.fence)
         )
-        self._cancelled = select(jobs.c.id).where(
-            jobs.c.lease_holder == bindparam("holder"),
-            jobs.c.active,
-            jobs.c.cancel_asked_at.is_not(None),
+        self._active = prepare(
+            select(
+                jobs.c.id,
+                jobs.c.lease_holder,
+                (jobs.c.lease_until > now).label("held"),
+                jobs.c.cancel_asked_at,
+            ).where(jobs.c.active)
         )
-        self._free = select(
-            jobs.c.id, jobs.c.lease_holder, (jobs.c.lease_until > now).label("held")
-        ).where(
-            jobs.c.active,
-            or_(jobs.c.lease_holder.is_(None), jobs.c.lease_holder != bindparam("me")),
-        )
+        self._add_event = prepare(insert(events), _EVENT_COLUMNS)
+        self._add_attempt = prepare(insert(attempts), attempts.c.keys())
+        self._save_attempt = prepare(_SAVE_ATTEMPT)
 
     def acquire(self, job_id: str, holder: str, ttl_s: float, *, dead: str = "") -> Lease | None:
         """Return the lease of a job that nobody holds, or whose holder is `dead`; else None."""
         values = {"job": job_id, "new": holder, "ttl": ttl_s, "dead": dead}
         with self.database.write() as db:
-            row = db.execute(self._acquire, values).first()
+            row = self._acquire(db, values).first()
         return None if row is None else Lease(job_id, holder, int(row.fence))
+
+    def active(self) -> list[ActiveJob]:
+        """Return the jobs that somebody must drive: all that a supervisor must know, in one read."""
+        with self.database.read() as db:
+            rows = self._active(db, {}).all()
+        return [
+            ActiveJob(
+                row.id,
+                row.lease_holder if row.held else None,
+                row.lease_holder or "",
+                row.cancel_asked_at is not None,
+            )
+            for row in rows
+        ]
 
     def waiting(self, me: str, is_dead: Callable[[str], bool]) -> list[tuple[str, str]]:
         """Return (job id, dead holder or "") of the active jobs that `me` could take now."""
-        with self.database.read() as db:
-            rows = db.execute(self._free, {"me": me}).all()
-        return [
-            (row.id, row.lease_holder or "")
-            for row in rows
-            if not row.held or row.lease_holder is None or is_dead(row.lease_holder)
-        ]
-
-    def cancelled(self, holder: str) -> list[str]:
-        """Return the holder's jobs that somebody wants to end: one read for all of them."""
-        with self.database.read() as db:
-            return list(db.execute(self._cancelled, {"holder": holder}).scalars())
+        return takeable(self.active(), me, is_dead)
 
     def renew(self, holder: str, ttl_s: float) -> None:
         """Prolong all leases that are still the holder's."""
         with self.database.write() as db:
-            db.execute(self._renew_all, {"holder": holder, "ttl": ttl_s})
+            self._renew_all(db, {"holder": holder, "ttl": ttl_s})
 
     def check(self, lease: Lease, ttl_s: float) -> None:
         """Prolong one lease, or raise LeaseLost: asked immediately before every effect."""
@@ -98,12 +102,39 @@ class Journal:
     def release(self, lease: Lease) -> None:
         """Give a job up, so that another may take it at once."""
         with self.database.write() as db:
-            db.execute(self._release, _fence_values(lease))
+            self._release(db, _fence_values(lease))
 
     def _fence(self, db: Connection, lease: Lease, ttl_s: float) -> None:
-        done = db.execute(self._renew_one, {**_fence_values(lease), "ttl": ttl_s})
+        done = self._renew_one(db, {**_fence_values(lease), "ttl": ttl_s})
         if done.rowcount != 1:
             raise LeaseLost(f"job {lease.job_id} is driven by another process now")
+
+    def _save(self, db: Connection, attempt: Attempt, *, new: bool) -> None:
+        if new:
+            values: dict[str, Any] = {
+                "job_id": attempt.job_id,
+                "number": attempt.number,
+                "label": attempt.label,
+                "provider": attempt.provider,
+                "state": attempt.state.value,
+                "opened_at": attempt.opened_at,
+                "closed_at": attempt.closed_at,
+                "suspect_until": attempt.suspect_until,
+                "snapshot": codec.dump(attempt),
+            }
+            self._add_attempt(db, values)
+            return
+        self._save_attempt(
+            db,
+            {
+                "job": attempt.job_id,
+                "which": attempt.number,
+                "new_state": attempt.state.value,
+                "new_closed_at": attempt.closed_at,
+                "new_suspect_until": attempt.suspect_until,
+                "new_snapshot": codec.dump(attempt),
+            },
+        )
 
     # ---------------------------------------------------------------- what the holder writes
 
@@ -123,8 +154,9 @@ class Journal:
             if fenced:
                 self._fence(db, lease, ttl_s)
             for event in happened:
-                add_event(db, lease.job_id, attempt.number, event, lease.fence)
-            _save_attempt(db, attempt, new="Opened" in kinds)
+                row = event_values(lease.job_id, attempt.number, event, lease.fence)
+                self._add_event(db, row)
+            self._save(db, attempt, new="Opened" in kinds)
             if "Resurfaced" in kinds or "Opened" in kinds:
                 db.execute(update(jobs).where(jobs.c.id == lease.job_id).values(active=True))
         points.reach(f"journal.after:{kinds[-1]}")
@@ -165,8 +197,7 @@ class Journal:
         points.reach("journal.after:pulled")
 
 
-_ADD_EVENT = insert(events)
-_ADD_ATTEMPT = insert(attempts)
+_EVENT_COLUMNS = [name for name in events.c.keys() if name != "seq"]
 _SAVE_ATTEMPT = (
     update(attempts)
     .where(attempts.c.job_id == bindparam("job"), attempts.c.number == bindparam("which"))
@@ -183,47 +214,32 @@ def _fence_values(lease: Lease) -> dict[str, Any]:
     return {"job": lease.job_id, "holder": lease.holder, "at_fence": lease.fence}
 
 
+def takeable(
+    active: Iterable[ActiveJob], me: str, is_dead: Callable[[str], bool]
+) -> list[tuple[str, str]]:
+    """Return (job id, dead holder or "") of those that `me` could take now."""
+    return [
+        (job.id, job.last_holder)
+        for job in active
+        if job.last_holder != me and (job.holder is None or is_dead(job.holder))
+    ]
+
+
+def event_values(job_id: str, number: int, event: AnyEvent, fence: int) -> dict[str, Any]:
+    """Return the row of one event."""
+    return {
+        "job_id": job_id,
+        "attempt": number,
+        "at": event.at,
+        "kind": type(event).__name__,
+        "data": codec.dump(event),
+        "fence": fence,
+    }
+
+
 def add_event(db: Connection, job_id: str, number: int, event: AnyEvent, fence: int) -> None:
     """Insert one event in the caller's transaction."""
-    db.execute(
-        _ADD_EVENT,
-        {
-            "job_id": job_id,
-            "attempt": number,
-            "at": event.at,
-            "kind": type(event).__name__,
-            "data": codec.dump(event),
-            "fence": fence,
-        },
-    )
-
-
-def _save_attempt(db: Connection, attempt: Attempt, *, new: bool) -> None:
-    if new:
-        db.execute(
-            _ADD_ATTEMPT,
-            {
-                "job_id": attempt.job_id,
-                "number": attempt.number,
-                "label": attempt.label,
-                "provider": attempt.provider,
-                "state": attempt.state.value,
-                "opened_at": attempt.opened_at,
-                "snapshot": codec.dump(attempt),
-            },
-        )
-        return
-    db.execute(
-        _SAVE_ATTEMPT,
-        {
-            "job": attempt.job_id,
-            "which": attempt.number,
-            "new_state": attempt.state.value,
-            "new_closed_at": attempt.closed_at,
-            "new_suspect_until": attempt.suspect_until,
-            "new_snapshot": codec.dump(attempt),
-        },
-    )
+    db.execute(insert(events), event_values(job_id, number, event, fence))
 
 
 def _upsert(db: Connection, table: Any, key: dict[str, Any], values: dict[str, Any]) -> None:

@@ -23,6 +23,16 @@ class Lease:
 
 
 @dataclass(frozen=True, slots=True)
+class ActiveJob:
+    """A job that somebody must drive. holder: of a lease in force; last_holder: of any, or ""."""
+
+    id: str
+    holder: str | None
+    last_holder: str
+    cancel_asked: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Recorded:
     """One event as stored. attempt 0: of the job itself."""
 
@@ -59,7 +69,6 @@ class Stray:
     label: str
     kind: str
     first_seen_at: float
-    last_seen_at: float
     price_usd_per_hour: str | None = None
     deadline_at: float | None = None
 

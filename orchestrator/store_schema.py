@@ -98,7 +98,6 @@ strays = Table(
     Column("label", Text, nullable=False),
     Column("kind", String(16), nullable=False),  # sweep.Kind
     Column("first_seen_at", Float, nullable=False),
-    Column("last_seen_at", Float, nullable=False),
     Column("price_usd_per_hour", Text),
     Column("deadline_at", Float),
 )

@@ -10,13 +10,15 @@ from __future__ import annotations
 
 import logging
 import threading
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 
 from orchestrator.clock import WakeableClock
 from orchestrator.holder import is_dead
 from orchestrator.runner import Driver, Runner
 from orchestrator.states import Reason
 from orchestrator.store_engine import StoreError
+from orchestrator.store_journal import takeable
+from orchestrator.store_rows import ActiveJob
 from orchestrator.sweep import sweep
 
 log = logging.getLogger("gpujob.supervisor")
@@ -73,8 +75,9 @@ class Supervisor:
         try:
             self._renew()
             self._reap()
-            self._take()
-            self._cut()
+            active = self.runner.store.journal.active()
+            self._take(active)
+            self._cut(active)
         except StoreError as error:
             log.error("%s; trying again", error)  # noqa: TRY400 - no traceback
         self._sweep()
@@ -127,9 +130,9 @@ class Supervisor:
                     for table in (self._drivers, self._threads, self._wake):
                         table.pop(job_id, None)
 
-    def _take(self) -> None:
+    def _take(self, active: Sequence[ActiveJob]) -> None:
         runner = self.runner
-        for job_id, dead in runner.store.journal.waiting(runner.holder, is_dead):
+        for job_id, dead in takeable(active, runner.holder, is_dead):
             if len(self._drivers) >= self._max_jobs or self._stop.is_set():
                 return
             if self._only is not None and job_id not in self._only:
@@ -171,7 +174,7 @@ class Supervisor:
                 log.warning("%s; the lease ends by itself", error)
             self._clock.wake()
 
-    def _cut(self) -> None:
+    def _cut(self, active: Sequence[ActiveJob]) -> None:
         """Cut calls past their time, and those of jobs that somebody wants to end."""
         now = self._clock.now()
         with self._lock:
@@ -179,8 +182,9 @@ class Supervisor:
         for driver in drivers:
             if driver.overdue(now):
                 driver.interrupt()
-        for job_id in self.runner.store.journal.cancelled(self.runner.holder):
-            self._cancel_once(job_id)
+        for job in active:
+            if job.cancel_asked:
+                self._cancel_once(job.id)
 
     def _cancel_once(self, job_id: str) -> None:
         driver = self._drivers.get(job_id)

@@ -10,7 +10,7 @@ to be well is reported, and kept in the table of strays until it is gone.
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from enum import StrEnum
@@ -85,7 +85,8 @@ def sweep(runner: Runner, *, unknown: Unknown = "report") -> SweepReport:
         elif answer.error:
             report.findings.append(Finding(Kind.UNREADABLE, name, answer.error))
     # The store is read after the lists: every machine's intent was written before it existed.
-    known = {attempt.label: attempt for attempt in runner.store.attempts()}
+    known = runner.store.by_label([machine.label for _, machine in listed])
+    before = {(s.provider, s.instance_id): s for s in runner.store.strays()}
     strays: list[Stray] = []
     for name, machine in listed:
         if machine.state is InstanceState.GONE:
@@ -95,8 +96,8 @@ def sweep(runner: Runner, *, unknown: Unknown = "report") -> SweepReport:
             continue
         report.findings.append(finding)
         if finding.kind in {Kind.ORPHAN, Kind.UNSTAMPED}:
-            strays.append(_stray(runner, name, machine, finding.kind))
-    if strays or any(s.provider in readable for s in runner.store.strays()):
+            strays.append(_stray(runner, name, machine, finding.kind, before))
+    if set(strays) != {stray for stray in before.values() if stray.provider in readable}:
         runner.store.save_strays(strays, providers=readable)
     report.findings += _push_undriven(runner)
     return report
@@ -241,9 +242,14 @@ def _take(runner: Runner, job_id: str, dead: str = "") -> Driver | None:
     return runner.take(job_id, dead=dead)
 
 
-def _stray(runner: Runner, provider: str, machine: Instance, kind: Kind) -> Stray:
+def _stray(
+    runner: Runner,
+    provider: str,
+    machine: Instance,
+    kind: Kind,
+    before: Mapping[tuple[str, str], Stray],
+) -> Stray:
     now = runner.clock.now()
-    before = {(s.provider, s.instance_id): s for s in runner.store.strays()}
     seen = before.get((provider, machine.id))
     price = machine.price_usd_per_hour
     return Stray(
@@ -252,7 +258,6 @@ def _stray(runner: Runner, provider: str, machine: Instance, kind: Kind) -> Stra
         machine.label,
         kind.value,
         seen.first_seen_at if seen is not None else now,
-        now,
         None if price is None else str(price),
         machine.deadline_at,
     )

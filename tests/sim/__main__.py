@@ -18,7 +18,9 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.sim", description=__doc__)
     parser.add_argument("--seeds", type=int, default=1000)
     parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--without", choices=[f.name for f in fields(Rules)], help="switch a rule off")
+    parser.add_argument(
+        "--without", choices=[f.name for f in fields(Rules)], help="switch a rule off"
+    )
     parser.add_argument("--show", type=int, default=5, help="bad seeds to print")
     parser.add_argument("--trace", action="store_true", help="print every event of the last seed")
     options = parser.parse_args()

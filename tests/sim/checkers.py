@@ -6,6 +6,7 @@ own memory; nothing here asks the code under test how it went.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from decimal import Decimal
@@ -20,6 +21,7 @@ from providers.fake import EventKind, Machine
 from tests.sim.world import LIMITS, START, World
 
 SLACK_S = 120.0  # a call that hangs, a beat, a back-off
+DEARER = Decimal("1.3")  # world.maybe_dearer
 DOUBLE_S = 1200.0  # the settle window and the end of the second machine
 
 
@@ -63,9 +65,7 @@ class End:
 
 def check(end: End) -> list[Finding]:
     """Return everything that is wrong at the end of a seed."""
-    return [
-        Finding(checker.__name__, text) for checker in CHECKERS for text in checker(end)
-    ]
+    return [Finding(checker.__name__, text) for checker in CHECKERS for text in checker(end)]
 
 
 def no_leak(end: End) -> Iterator[str]:
@@ -156,7 +156,7 @@ def events_tell_the_state(end: End) -> Iterator[str]:
 
 def closed_with_proof(end: End) -> Iterator[str]:
     """CLOSED came by a refusal, with nothing ever asked, as a suspect, or by two reads a gap apart."""
-    gap = LIMITS.absence_gap(_traits_lag(end))
+    gap = max(LIMITS.absence_gap_s, end.world.cloud.settings.list_lag_s)
     for attempt in end.attempts():
         history = end.of_attempt(attempt)
         for index, event in enumerate(history):
@@ -182,13 +182,6 @@ def _true_absence(end: End, attempt: Attempt, event: ev.MachineGone) -> Iterator
     machine = end.world.cloud.machines[event.instance_id]
     if machine.deleted_at is None or machine.deleted_at > event.at + 0.001:
         yield f"{attempt.label}: {event.instance_id} called gone while it lived"
-
-
-def _traits_lag(end: End) -> object:
-    class _Traits:
-        list_lag_s = end.world.cloud.settings.list_lag_s
-
-    return _Traits()
 
 
 def bill_is_covered(end: End) -> Iterator[str]:
@@ -217,9 +210,15 @@ def bill_is_covered(end: End) -> Iterator[str]:
             most = bill + rate * (step * 2 + Decimal(str(wait_s))) / 3600 + Decimal("0.00001")
             if estimate > most and len(machine.rates) < 2:
                 yield f"{machine.id}: estimate {estimate} above {most} (bill {bill})"
+    bounds: defaultdict[str, Decimal] = defaultdict(Decimal)
+    for line in ledger.lines(end.attempts(), end.clock()):
+        bounds[line.label] += line.upper_bound_usd
     for real in end.machines:
-        if real.id not in counted and real.id != world.orphan:
-            yield f"{real.id} {real.label} is in no ledger"
+        if real.id in counted or real.id == world.orphan:
+            continue
+        # It lived and died between our looks, after a launch whose outcome nobody told us.
+        if world.cloud.bill(real.id) > bounds[real.label] * DEARER:
+            yield f"{real.id} {real.label} is in no ledger, not even as a suspect"
 
 
 def nothing_for_nothing(end: End) -> Iterator[str]:
@@ -240,7 +239,9 @@ def outcome_is_true(end: End) -> Iterator[str]:
         won = [b for b in boxes if b.succeeded(end.clock()) and b.collected]
         if row.reason is Reason.SUCCEEDED and not won:
             yield f"job {row.record.new.id} SUCCEEDED, but no machine trained it to the end"
-        if row.reason is Reason.OUT_OF_MEMORY and not any("trainer_fails" in b.faults for b in boxes):
+        if row.reason is Reason.OUT_OF_MEMORY and not any(
+            "trainer_fails" in b.faults for b in boxes
+        ):
             yield f"job {row.record.new.id} failed without a failure"
         if row.reason is Reason.INTERNAL:
             yield f"job {row.record.new.id} ended by our own mistake: {row.evidence}"
@@ -272,15 +273,15 @@ def _was_down(end: End, begin: float, finish: float) -> bool:
 
 def budget_is_kept(end: End) -> Iterator[str]:
     """No job's bill passes its budget by more than the proof's time; the reserve is not trained on."""
+    if "left_alone" in end.world.swarm.rates:
+        return  # nobody counts; the machine's own deadline, or the next command, ends it
     for row in end.rows:
         caps = row.record.new.caps
         if caps.budget_usd is None:
             continue
         for attempt in row.attempts:
             started = attempt.trainer_started_at
-            ended = next(
-                (e for e in end.of_attempt(attempt) if isinstance(e, ev.Aborted)), None
-            )
+            ended = next((e for e in end.of_attempt(attempt) if isinstance(e, ev.Aborted)), None)
             if started is None or ended is None or ended.reason is not Reason.DEADLINE:
                 continue
             before = [a for a in row.attempts if a.number <= attempt.number]

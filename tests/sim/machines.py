@@ -44,9 +44,7 @@ class Box:
     def agent_dead(self, now: float) -> bool:
         """Return whether the agent died in mid-training, leaving no verdict."""
         start = self.trainer_started_at
-        return (
-            "agent_dies" in self.faults and start is not None and now >= start + self.work_s / 2
-        )
+        return "agent_dies" in self.faults and start is not None and now >= start + self.work_s / 2
 
     def succeeded(self, now: float) -> bool:
         """Return whether the training is really complete."""

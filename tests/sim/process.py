@@ -12,12 +12,13 @@ from typing import cast
 from orchestrator import points
 from orchestrator.home import Home
 from orchestrator.runner import Driver, Runner
+from orchestrator.store_journal import takeable
 from orchestrator.sweep import sweep
 from tests.sim.cloud import SimProvider
 from tests.sim.machines import SimSite
 from tests.sim.world import LIMITS, OWNER, Actor, Crash, SimHome, World
 
-BEAT_S = 10.0
+BEAT_S = 30.0
 _serial = itertools.count()
 
 
@@ -68,7 +69,8 @@ class Supervised(Actor):
             self._beat_at = self._renew_at = self._sweep_at = world.time
         if world.time >= self._renew_at:
             self._renew_at = world.time + LIMITS.lease_s / 3
-            world.store.journal.renew(self._runner.holder, LIMITS.lease_s)
+            if self._drivers:
+                world.store.journal.renew(self._runner.holder, LIMITS.lease_s)
         if world.time >= self._beat_at:
             self._beat_at = world.time + BEAT_S
             self._take(self._runner)
@@ -90,13 +92,14 @@ class Supervised(Actor):
 
     def _take(self, runner: Runner) -> None:
         dead = self._dead
-        for job_id, holder in runner.store.journal.waiting(runner.holder, lambda h: h == dead):
+        active = runner.store.journal.active()
+        for job_id, holder in takeable(active, runner.holder, lambda h: h == dead):
             driver = runner.take(job_id, dead=holder)
             if driver is not None:
                 self._drivers[job_id] = (driver, 0.0)
-        for job_id in runner.store.journal.cancelled(runner.holder):
-            if job_id in self._drivers:
-                self._drivers[job_id] = (self._drivers[job_id][0], 0.0)
+        for job in active:
+            if job.cancel_asked and job.id in self._drivers:
+                self._drivers[job.id] = (self._drivers[job.id][0], 0.0)
 
 
 class Commands(Actor):
@@ -145,7 +148,8 @@ def populate(world: World) -> None:
         world.actors.append(supervisors[1])
     if "left_alone" in world.swarm.rates:
         when = world.rng.uniform(5.0, world.calm_at)
-        world.after(when, lambda: [s.kill_for_good() for s in supervisors])
+        for supervisor in supervisors:
+            world.after(when, supervisor.kill_for_good)
         world.actors.append(Commands(world, every_s=300.0))
     elif world.rng.random() < 0.2:
         world.actors.append(Commands(world, every_s=200.0))

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from functools import partial
 from pathlib import Path
 
 from orchestrator.attempt import label_of
@@ -33,7 +34,7 @@ SAFETY_S = (600.0, 2400.0)  # how long faults begin
 LIVENESS_S = 9000.0  # afterwards everything must have come to rest within this
 LIMITS = Limits(
     site_remote_s=15.0, poll_remote_s=10.0, site_retry_s=10.0, prepare_timeout_s=1500.0,
-    collect_timeout_s=600.0, ssh_lost_s=900.0, lease_s=60.0,
+    collect_timeout_s=600.0, ssh_lost_s=900.0, lease_s=60.0, sweep_s=120.0,
 )  # fmt: skip
 
 
@@ -150,7 +151,7 @@ class World:
             self.store.create_job(new, now=self.clock.now())
             for kind, latest in (("cancel_early", 90.0), ("cancel_any_time", self.calm_at)):
                 if has(kind):
-                    self.after(self.rng.uniform(0.0, latest), lambda n=new: self._cancel(n))
+                    self.after(self.rng.uniform(0.0, latest), partial(self._cancel, new))
         if has("foreign_machines"):
             other = label_of(owner8("somebody"), "abc123", 1, "ffffff")
             for label, owner in (
@@ -187,12 +188,12 @@ class World:
                 box = Box(event.id, event.label, faults, work_s)
                 self.boxes[event.id] = box
                 for name, act in (
-                    ("instance_dies", lambda i: self.cloud.end(i, "preempted")),
-                    ("instance_stopped", self.cloud.stop),
+                    ("instance_dies", partial(self.cloud.end, event.id, "preempted")),
+                    ("instance_stopped", partial(self.cloud.stop, event.id)),
                 ):
                     if name in faults and event.id not in self.foreign:
                         when = self.rng.uniform(0.0, 900.0)
-                        self.after(when, lambda i=event.id, act=act: act(i))
+                        self.after(when, act)
         self._seen = len(self.cloud.log)
 
     @contextmanager
