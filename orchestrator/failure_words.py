@@ -12,7 +12,7 @@ from orchestrator.states import Reason
 FAILURE_WORDS: dict[Reason, tuple[str, str]] = {
     Reason.OUT_OF_MEMORY: (
         "the GPU's memory was too small for this training",
-        "set training.micro_batch_size: 1, a shorter sequence_len or method: qlora; or a larger GPU",
+        "set micro_batch_size: 1, a shorter sequence_len or method: qlora; or a larger GPU",
     ),
     Reason.HOST_OUT_OF_MEMORY: (
         "the machine's own memory, not the GPU's, was too small",
@@ -84,7 +84,7 @@ FAILURE_WORDS: dict[Reason, tuple[str, str]] = {
     ),
     Reason.NOTHING_LEARNED: (
         "loss and gradient were 0 throughout: no token was there to be learnt from",
-        "check that the data have answers, and that sequence_len does not cut them off",
+        "check that the data have answers and that sequence_len does not cut them off",
     ),
     Reason.CHECKPOINT_BROKEN: (
         "the checkpoint to resume from is incomplete",
@@ -92,7 +92,7 @@ FAILURE_WORDS: dict[Reason, tuple[str, str]] = {
     ),
     Reason.CONFIG_REFUSED: (
         "Axolotl refused the configuration",
-        "correct the key named in the evidence; it comes from the `axolotl` section of the job file",
+        "correct the key named in the evidence; it comes from the `axolotl` section",
     ),
     Reason.INCOMPLETE: (
         "the trainer ended without an error and without a finished training",
