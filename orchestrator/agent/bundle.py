@@ -32,7 +32,7 @@ AGENT_MODULES = (
 )
 DOCUMENTED = (ast.Module, ast.ClassDef, ast.FunctionDef)
 PACKAGE = "orchestrator.agent"
-HEAD = '''"""gpujob's agent. Made from {package}: {modules}. Not to be edited."""
+HEAD = '''"""Shipped by gpujob. Made from {package}: {modules}. Not to be edited."""
 from __future__ import annotations
 '''
 
@@ -52,7 +52,7 @@ def plugin_source() -> bytes:
 @cache
 def environment_source() -> bytes:
     """Return the builder of Axolotl's environment."""
-    return join(("files", "environment"))
+    return join(("files", "procs", "builder", "environment"))
 
 
 def join(modules: tuple[str, ...]) -> bytes:
