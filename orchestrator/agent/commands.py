@@ -275,9 +275,10 @@ def _hashed(root: str, path: str) -> dict[str, Any] | None:
         fd = os.open(os.path.join(root, path), flags)
     except OSError:
         return None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        return None
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            return None
         while True:
             chunk = file.read(1 << 20)
             if not chunk:

@@ -118,6 +118,7 @@ def _bar(run: bytes, from_the_start: bool) -> tuple[int | None, int | None]:
 def clean(line: str) -> str:
     """Return a line harmless to print: no ANSI, no control characters, no key, bounded."""
     line = CONTROL.sub("", ANSI.sub("", line[: 4 * LINE_CHARS]))[:LINE_CHARS]
+    line = "".join(char if char.isprintable() else " " for char in line)
     line = re.sub(r"\b(hf_|sk-|rpa_|AKIA)[A-Za-z0-9_-]{12,}", r"\1...", line)
     return line.strip()
 

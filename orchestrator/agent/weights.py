@@ -95,9 +95,10 @@ def check_file(path: str, tick: Callable[[], None] | None = None) -> Weights:
         fd = os.open(path, os.O_RDONLY | getattr(os, "O_NOFOLLOW", 0) | os.O_NONBLOCK)
     except OSError as error:
         raise BadWeights("%s: %s" % (name, error.strerror)) from None
+    if not stat.S_ISREG(os.fstat(fd).st_mode):
+        os.close(fd)
+        raise BadWeights("%s is no regular file" % name)
     with os.fdopen(fd, "rb") as file:
-        if not stat.S_ISREG(os.fstat(fd).st_mode):
-            raise BadWeights("%s is no regular file" % name)
         try:
             tensors, body = read_header(file, os.fstat(fd).st_size)
             return _scan(file, tensors, body, tick)
