@@ -14,7 +14,7 @@ import time
 from typing import Any, Callable, NamedTuple, NoReturn
 
 from orchestrator.agent.files import Document, write_durably
-from orchestrator.agent.procs import PR_SET_PDEATHSIG, prctl
+from orchestrator.agent.procs import PR_SET_PDEATHSIG, prctl, steady_s
 
 PYTHONS = ((3, 11), (3, 14))  # what the locks were resolved for, and wheels exist for
 # Measured: 3.1 GB for the CPU build (docs/adr/axolotl-environment.md); the CUDA stack, unpacked,
@@ -126,10 +126,11 @@ class Build:
         self.folder = folder
         self.python = python
         self.variant = variant
-        self.began = time.monotonic()
+        self.began = steady_s()
         self.told_at = 0.0
         self.bytes = 0
         self.seen = 0
+        self.unpacking = False
         self.venv = os.path.join(folder, "venv-%d-%d" % (os.getpid(), int(time.time())))
         self.inner = os.path.join(self.venv, "bin", "python")
         self.pip: list[str] = []
@@ -159,7 +160,7 @@ class Build:
             "python": self.inner,
             "versions": versions,
             "variant": self.variant,
-            "seconds": round(time.monotonic() - self.began, 1),
+            "seconds": round(steady_s() - self.began, 1),
         }
         write_durably(os.path.join(self.folder, "READY.json"), json.dumps(ready).encode())
 
@@ -229,13 +230,15 @@ class Build:
         with open(path, encoding="utf-8") as file:
             pins = len(re.findall(r"^[A-Za-z0-9]", file.read(), re.MULTILINE))
         command = [*self.pip, "install", "--require-hashes", "--progress-bar", "off", *options]
-        self.watch(step, [*command, "-r", path], pins)
+        # What a training imports is compiled by importing it, in verify: a tenth of it all.
+        self.watch(step, [*command, "--no-compile", "-r", path], pins)
 
     def watch(self, step: str, command: list[str], pins: int) -> None:
         """Run an installer, turn its lines into progress; raises BuildFailed."""
         self.tell(step, 0, pins)
         tail: list[str] = []
         self.seen = 0
+        self.unpacking = False
         process = subprocess.Popen(
             command,
             env=self.env,
@@ -256,13 +259,12 @@ class Build:
         """Return a line of an installer, after it was logged and counted."""
         line = raw.decode("utf-8", "replace").rstrip()
         print(line, flush=True)
-        self.seen += line.startswith("Collecting ")
+        self.seen += line.startswith(("Collecting ", "Processing "))
         size = re.match(r"\s*Downloading .*\((\d+(?:\.\d+)?) (k|M|G)B\)", line)
         if size:
             self.bytes += int(float(size.group(1)) * {"k": 1e3, "M": 1e6, "G": 1e9}[size.group(2)])
-        if line.startswith("Installing collected packages"):
-            step = "unpack " + step
-        self.tell(step, min(self.seen, pins), pins)
+        self.unpacking |= line.startswith("Installing collected packages")
+        self.tell("unpack " + step if self.unpacking else step, min(self.seen, pins), pins)
         return line
 
     def verify(self) -> dict[str, Any]:
@@ -284,12 +286,12 @@ class Build:
 
     def tell(self, step: str, done: int, of: int) -> None:
         """Write the progress, at most twice a second."""
-        now = time.monotonic()
+        now = steady_s()
         if now - self.told_at < QUIET_S and done:
             return
         self.told_at = now
-        seconds = round(now - self.began, 1)
-        progress = {"step": step, "done": done, "of": of, "bytes": self.bytes, "seconds": seconds}
+        progress = {"step": step, "done": done, "of": of, "bytes": self.bytes}
+        progress.update(began=self.began, venv=self.venv)
         path = os.path.join(self.folder, "progress.json")
         with open(path + ".part", "w", encoding="utf-8") as file:
             json.dump(progress, file)

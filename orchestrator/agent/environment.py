@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import glob
 import hashlib
 import json
 import os
@@ -29,7 +30,9 @@ from typing import Iterator
 
 from orchestrator.agent.builder import BuildFailed, Spec, build_detached, find_python
 from orchestrator.agent.files import Document, read_document
+from orchestrator.agent.procs import steady_s
 
+BEGINNING = {"state": "building", "step": "begin", "done": 0, "of": 0, "bytes": 0, "seconds": 0}
 IMAGE_PLACES = ("/workspace/axolotl-venv/bin/axolotl",)  # axolotlai's images
 
 
@@ -57,8 +60,7 @@ def ensure(spec: Spec) -> Document:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except OSError:
         os.close(lock)
-        progress = read_document(os.path.join(folder, "progress.json")) or {}
-        return dict({"step": "begin", "done": 0, "of": 0, "bytes": 0}, **progress, state="building")
+        return _progress(folder)
     failed = read_document(os.path.join(folder, "failed.json"))
     ready = _ready(folder)  # it may have been finished while we looked
     if ready is None and failed is not None and failed.get("asked_by") == spec.asked_by:
@@ -69,9 +71,22 @@ def ensure(spec: Spec) -> Document:
         sys.stdout.flush()
         if os.fork() == 0:
             build_detached(spec, folder, python, variant)
-        ready = {"state": "building", "step": "begin", "done": 0, "of": 0, "bytes": 0, "seconds": 0}
+        ready = dict(BEGINNING)
     os.close(lock)  # the builder holds it on
     return ready
+
+
+def _progress(folder: str) -> Document:
+    """Return how far a running build is. While pip unpacks it says nothing: then we count."""
+    progress = dict(BEGINNING, **read_document(os.path.join(folder, "progress.json")) or {})
+    began = progress.pop("began", None)
+    if isinstance(began, (int, float)):
+        progress["seconds"] = round(max(0.0, steady_s() - began), 1)
+    venv = glob.escape(str(progress.pop("venv", "")))
+    if str(progress["step"]).startswith("unpack"):
+        found = glob.glob(venv + "/lib/python*/site-packages/*.dist-info")
+        progress["done"] = min(len(found), progress["of"])
+    return progress
 
 
 def key_of(locks_sha256: str, version: str, variant: str) -> str:
