@@ -1,0 +1,1 @@
+"""What a training leaves behind: chosen, brought home, checked, described."""
