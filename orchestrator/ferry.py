@@ -1,9 +1,10 @@
 """The far end of a transfer. Runs on the instance, from a pipe: Python 3.8, standard library only.
 
-Never imported by gpujob: `orchestrator/transfer.py` sends this source over SSH, compressed, ahead
-of a request. Standard input: one JSON line, then what the request asks for. Standard output: JSON
-lines (`{"busy": 1}` while a long hash runs), then raw bytes for `send`. A failure is
-`{"error", "code"}` with exit status 3; a connection that went away ends with 4.
+Never imported by gpujob: `orchestrator/transfer.py` sends this source over SSH, compressed, and
+then one request after another. Standard input: a JSON line, then what the request asks for.
+Standard output: JSON lines (`{"busy": 1}` while a long hash runs), then raw bytes for `send` and
+`tail`. A failure is `{"error", "code"}` and the end, with exit status 3; a connection that went
+away is the end with status 4.
 """
 
 from __future__ import annotations
@@ -117,15 +118,14 @@ def make_folder(path: str) -> None:
         os.makedirs(path, mode=0o700, exist_ok=True)
 
 
-def state_of(path: str, size: int, sha256: str) -> str:
-    """Return same, other or absent."""
+def hash_of(path: str, size: int | None) -> str | None:
+    """Return a file's sha256; None where there is no regular file of that size (None: any)."""
     try:
         descriptor, found = opened(path)
-    except Failed as failure:
-        return "absent" if failure.code == "absent" else "other"
+    except Failed:
+        return None
     try:
-        same = found == size and digest(descriptor, size).hexdigest() == sha256
-        return "same" if same else "other"
+        return digest(descriptor, found).hexdigest() if size in (None, found) else None
     finally:
         os.close(descriptor)
 
@@ -143,17 +143,18 @@ def survey(request: dict[str, Any]) -> None:
             continue
         shown[name] = os.read(descriptor, min(size, SHOWN_BYTES)).decode("utf-8", "replace")
         os.close(descriptor)
-    states = {
-        path: state_of(os.path.join(folder, path), size, sha256)
-        for path, size, sha256 in request["files"]
-    }
+    hashes = {}
+    for path, size in request["files"].items():
+        sha256 = hash_of(os.path.join(folder, path), size)
+        if sha256 is not None:
+            hashes[path] = sha256
     say(
         {
             "folder": folder,
             "python": list(sys.version_info[:3]),
             "executable": sys.executable,
             "free_bytes": shutil.disk_usage(folder).free,
-            "states": states,
+            "hashes": hashes,
             "shown": shown,
         }
     )
@@ -211,6 +212,7 @@ def receive(request: dict[str, Any]) -> None:
     order = ordered()
     if order["from"] < 0:  # `path` is already what the near side has
         os.unlink(part)
+        os.close(descriptor)
         say({"done": True})
         return
     if order["from"] != have:
@@ -225,6 +227,7 @@ def receive(request: dict[str, Any]) -> None:
         os.ftruncate(descriptor, 0)
         raise Failed("changed", "what arrived has another sha256: " + path)
     settle(descriptor, part, path, request["mode"])
+    os.close(descriptor)
     say({"done": True})
 
 
@@ -253,22 +256,50 @@ def send(request: dict[str, Any]) -> None:
     have = request["have"] if request["have"] <= size else 0
     say({"bytes": size, "have": have, "sha256": digest(descriptor, have).hexdigest()})
     start = ordered()["from"]
+    pass_on(descriptor, start, size - start)
+    os.close(descriptor)
+
+
+def tail(request: dict[str, Any]) -> None:
+    """Give what a growing file has from an offset on, as far as it goes now."""
+    path, offset = os.path.expanduser(request["path"]), request["offset"]
+    try:
+        descriptor, size = opened(path)
+    except Failed as failure:
+        if failure.code != "absent":
+            raise
+        descriptor, size = -1, 0
+    if size < offset:
+        raise Failed("changed", f"{path} has {size:,} bytes, but {offset:,} were read before")
+    left = min(size - offset, request["max_bytes"])
+    say({"bytes": left})
+    if descriptor >= 0:
+        pass_on(descriptor, offset, left)
+        os.close(descriptor)
+
+
+def pass_on(descriptor: int, start: int, left: int) -> None:
+    """Write that many bytes of a file to standard output; a file that shrank ends us."""
     os.lseek(descriptor, start, os.SEEK_SET)
-    left = size - start
     while left > 0:
         data = os.read(descriptor, min(CHUNK_BYTES, left))
         if not data:
-            break
+            sys.exit(3)  # the near side counts, and is not fooled
         STDOUT.write(data)
         left -= len(data)
     STDOUT.flush()
 
 
+REQUESTS = {"survey": survey, "write": write, "receive": receive, "send": send, "tail": tail}
+
+
 def main() -> None:
-    """Serve one request."""
-    request = ordered()
+    """Serve requests until the connection goes away."""
+    request: dict[str, Any] = {}
     try:
-        {"survey": survey, "write": write, "receive": receive, "send": send}[request["do"]](request)
+        while True:
+            request = ordered()
+            REQUESTS[request["do"]](request)
     except Failed as failure:
         say({"error": str(failure), "code": failure.code})
         sys.exit(3)

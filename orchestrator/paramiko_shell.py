@@ -5,14 +5,23 @@ from __future__ import annotations
 import contextlib
 import shlex
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
-from orchestrator import transfer
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.remote import Completed, Progress, RemoteFailed, ShellError, Target
+from orchestrator.remote import (
+    Completed,
+    Parcel,
+    Progress,
+    RemoteFailed,
+    ShellError,
+    Survey,
+    Target,
+    shifted,
+)
 from orchestrator.ssh_connect import Translated, Wire, dial
+from orchestrator.transfer import COMMAND, Ferry
 from providers.base import HostKey
 
 if TYPE_CHECKING:
@@ -39,6 +48,8 @@ class ParamikoShell:
         self._name = name
         self._clock = clock
         self._closed = threading.Event()
+        self._lock = threading.Lock()
+        self._idle: _Lane | None = None  # kept: a new one costs a shell and a Python
         self._why = ""
         threading.Thread(target=self._probe, name=f"ssh-probe-{name}", daemon=True).start()
 
@@ -65,7 +76,13 @@ class ParamikoShell:
         self, command: str, *, timeout_s: float, stdin: bytes = b"", max_output_bytes: int = 1 << 20
     ) -> Completed:
         """Run a POSIX shell line to its end. See `Shell.run`."""
-        with self._channel(command, timeout_s) as channel:
+        with self.translated():
+            channel = self._start(command)
+            with _Deadline(channel, timeout_s, f"{self._name}: did not end a command"):
+                return self._talk(channel, stdin, max_output_bytes)
+
+    def _talk(self, channel: paramiko.Channel, stdin: bytes, max_output_bytes: int) -> Completed:
+        try:
             if stdin:
                 # A command that ends without reading all of its input is no failure of ours.
                 with contextlib.suppress(OSError):
@@ -76,40 +93,49 @@ class ParamikoShell:
             while data := pipe.read(CHUNK_BYTES, err):
                 out += data
                 if max(len(out), len(err)) > max_output_bytes:
-                    raise RemoteFailed(
-                        f"more than {max_output_bytes:,} bytes printed", code="noisy"
-                    )
+                    message = f"more than {max_output_bytes:,} bytes printed"
+                    raise RemoteFailed(message, code="noisy")
             while data := channel.recv_stderr(CHUNK_BYTES):
                 err += data[: max_output_bytes - len(err)]
             return Completed(pipe.finish(), bytes(out), bytes(err))
+        finally:
+            channel.close()
+
+    # ------------------------------------------------------------------ files
 
     def read_from(self, remote: str, offset: int, *, max_bytes: int) -> Iterator[bytes]:
         """Yield the bytes of a growing file. See `Shell.read_from`."""
-        path = shlex.quote(_rooted(remote))
-        command = (
-            f"[ -e {path} ] || {{ echo absent; exit 0; }}; "
-            f"[ -f {path} ] && [ ! -L {path} ] || {{ echo irregular; exit 0; }}; "
-            f"wc -c <{path} && tail -c +{offset + 1} {path} | head -c {max_bytes}"
-        )
-        with self._channel(command) as channel:
-            pipe = _Pipe(self, channel)
-            head = b""
-            while b"\n" not in head:
-                data = pipe.read(CHUNK_BYTES)
-                if not data or len(head) > 100:
-                    raise ShellError(f"{self._name}: no answer about {remote}")
-                head += data
-            size, _, data = head.partition(b"\n")
-            _check_growth(remote, size.strip(), offset)
-            left = max_bytes
-            while left > 0 and (data := data or pipe.read(CHUNK_BYTES)):
-                yield data[:left]
-                left -= len(data)
-                data = b""
-            if left > 0:
-                pipe.finish()
+        with self._ferry() as ferry:
+            yield from ferry.tail(remote, offset, max_bytes=max_bytes)
 
-    # ------------------------------------------------------------------ files
+    def survey(
+        self, folder: str, *, files: Mapping[str, int | None], show: Sequence[str]
+    ) -> Survey:
+        """Make the folder and return what the host has. See `Shell.survey`."""
+        with self._ferry() as ferry:
+            request = {"do": "survey", "folder": folder, "files": dict(files), "show": list(show)}
+            answer = ferry.ask(request)
+        try:
+            return Survey(
+                folder=str(answer["folder"]),
+                python=(int(answer["python"][0]), int(answer["python"][1])),
+                executable=str(answer["executable"]),
+                free_bytes=int(answer["free_bytes"]),
+                hashes={str(path): str(sha) for path, sha in answer["hashes"].items()},
+                shown={str(name): str(text) for name, text in answer["shown"].items()},
+            )
+        except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
+            raise RemoteFailed(f"a survey of the wrong shape: {error}", code="noisy") from error
+
+    def write(self, folder: str, parcels: tuple[Parcel, ...]) -> None:
+        """Write small files below a folder. See `Shell.write`."""
+        with self._ferry() as ferry:
+            ferry.write(folder, parcels)
+
+    def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o600) -> None:
+        """Write a small file atomically."""
+        folder, slash, name = remote.rpartition("/")
+        self.write(folder or slash or ".", (Parcel(name, data, mode),))
 
     def put(
         self,
@@ -120,14 +146,8 @@ class ParamikoShell:
         compress: bool | None = None,
     ) -> str:
         """Upload one file. See `Shell.put`."""
-        with self._pipe() as pipe:
-            return transfer.send_file(pipe, local, remote, progress=progress, compress=compress)
-
-    def put_bytes(self, data: bytes, remote: str, *, mode: int = 0o600) -> None:
-        """Write a small file atomically."""
-        folder, _, name = remote.rpartition("/")
-        folder = folder or ("/" if remote.startswith("/") else ".")
-        transfer.write_files(self, folder, [transfer.Parcel(name, data, mode)], timeout_s=STALL_S)
+        with self._ferry() as ferry:
+            return ferry.put(local, remote, progress=progress, compress=compress)
 
     def put_dir(self, local: Path, remote: str, *, progress: Progress | None = None) -> None:
         """Upload the regular files below a folder. See `Shell.put_dir`."""
@@ -136,15 +156,15 @@ class ParamikoShell:
         total, before = sum(sizes), 0
         for path, size in zip(files, sizes, strict=True):
             name = path.relative_to(local).as_posix()
-            self.put(path, f"{remote}/{name}", progress=_shifted(progress, before, total))
+            self.put(path, f"{remote}/{name}", progress=shifted(progress, before, total))
             before += size
 
     def get(
         self, remote: str, local: Path, *, max_bytes: int, progress: Progress | None = None
     ) -> str:
         """Download one regular file. See `Shell.get`."""
-        with self._pipe() as pipe:
-            return transfer.fetch_file(pipe, remote, local, max_bytes=max_bytes, progress=progress)
+        with self._ferry() as ferry:
+            return ferry.get(remote, local, max_bytes=max_bytes, progress=progress)
 
     # ------------------------------------------------------------------ life and death
 
@@ -186,45 +206,33 @@ class ParamikoShell:
 
     # ------------------------------------------------------------------ channels
 
+    def _start(self, command: str) -> paramiko.Channel:
+        """Return the channel of a command that was started, within OPEN_S."""
+        channel = self._transport.open_session(timeout=OPEN_S)
+        channel.settimeout(STALL_S)
+        with _Deadline(channel, OPEN_S, f"{self._name}: did not start a command"):
+            channel.exec_command(f"exec sh -c {shlex.quote(_PRINT_MARK + command)}")
+        return channel
+
     @contextlib.contextmanager
-    def _channel(self, command: str, run_s: float | None = None) -> Iterator[paramiko.Channel]:
-        """Run a command's channel. `run_s` bounds it as a whole, else only its start is bounded."""
-        line = f"exec sh -c {shlex.quote(_PRINT_MARK + command)}"
-        late = threading.Event()
-        with Translated(self._name, self.lost):
-            channel = self._transport.open_session(timeout=OPEN_S)
-            channel.settimeout(STALL_S)
-
-            def expire() -> None:
-                late.set()
-                channel.close()
-
-            timer = threading.Timer(OPEN_S if run_s is None else run_s, expire)
-            timer.daemon = True
-            timer.start()
+    def _ferry(self) -> Iterator[Ferry]:
+        """Lend the idle far end, or start one. After an error it is out of step, and is ended."""
+        with self._lock:
+            lane, self._idle = self._idle, None
+        with self.translated():
+            if lane is None or lane.channel.eof_received:
+                channel = self._start(COMMAND)
+                lane = _Lane(channel, Ferry(_Pipe(self, channel)))
             try:
-                channel.exec_command(line)
-                if run_s is None:
-                    timer.cancel()
-                yield channel
-            except Exception as error:
-                if late.is_set():
-                    raise self._late(run_s) from error
+                yield lane.ferry
+            except BaseException:
+                lane.channel.close()
                 raise
-            finally:
-                timer.cancel()
-                channel.close()
-            if late.is_set():
-                raise self._late(run_s)
-
-    def _late(self, run_s: float | None) -> ShellError:
-        what = "did not start a command" if run_s is None else "did not end a command"
-        return ShellError(f"{self._name}: {what} within {run_s or OPEN_S:g} s")
-
-    @contextlib.contextmanager
-    def _pipe(self) -> Iterator[_Pipe]:
-        with self._channel(transfer.COMMAND) as channel:
-            yield _Pipe(self, channel)
+        with self._lock:
+            if self._idle is None:
+                self._idle, lane = lane, None
+        if lane is not None:
+            lane.channel.close()
 
     def died(self) -> bool:
         """Return whether the connection is dead, giving its thread a moment to say so."""
@@ -234,6 +242,36 @@ class ParamikoShell:
     def translated(self) -> Translated:
         """Return the guard that turns paramiko's exceptions into ShellError."""
         return Translated(self._name, self.lost)
+
+
+class _Lane(NamedTuple):
+    """A far end that runs, and its channel."""
+
+    channel: paramiko.Channel
+    ferry: Ferry
+
+
+class _Deadline:
+    """Closes a channel that is still in use after so long, and says so."""
+
+    def __init__(self, channel: paramiko.Channel, limit_s: float, what: str) -> None:
+        self._channel = channel
+        self._words = f"{what} within {limit_s:g} s"
+        self._late = threading.Event()
+        self._timer = threading.Timer(limit_s, self._expire)
+        self._timer.daemon = True
+
+    def __enter__(self) -> None:
+        self._timer.start()
+
+    def __exit__(self, *error: object) -> None:
+        self._timer.cancel()
+        if self._late.is_set():
+            raise ShellError(self._words)
+
+    def _expire(self) -> None:
+        self._late.set()
+        self._channel.close()
 
 
 class _Pipe:
@@ -287,26 +325,3 @@ class _Pipe:
         if status == -1 and self._shell.died():
             raise ShellError(self._shell.lost())
         return status
-
-
-def _rooted(path: str) -> str:
-    """Return the path so that no command takes it for an option."""
-    return path if path.startswith("/") else f"./{path}"
-
-
-def _check_growth(remote: str, said: bytes, offset: int) -> None:
-    """Raise unless the file has at least the bytes that were read before."""
-    if said == b"irregular":
-        raise RemoteFailed(f"not a regular file, refused: {remote}", code="irregular")
-    if said != b"absent" and not said.isdigit():
-        raise RemoteFailed(f"no size of {remote}: {said[:80]!r}", code="noisy")
-    have = 0 if said == b"absent" else int(said)
-    if have < offset:
-        message = f"{remote} has {have:,} bytes, but {offset:,} were read before"
-        raise RemoteFailed(message, code="changed")
-
-
-def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)

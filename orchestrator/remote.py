@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -57,7 +57,28 @@ class Completed:
     stderr: bytes
 
 
+@dataclass(frozen=True, slots=True)
+class Parcel:
+    """A small file to write: path relative to a folder, content, mode."""
+
+    path: str
+    data: bytes
+    mode: int = 0o600
+
+
 Progress = Callable[[int, int], None]  # bytes done, bytes in all
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What a host has. hashes: sha256 of those files that are there in the expected size."""
+
+    folder: str  # absolute
+    python: tuple[int, int]
+    executable: str  # of that Python
+    free_bytes: int
+    hashes: Mapping[str, str]
+    shown: Mapping[str, str]
 
 
 class Shell(Protocol):
@@ -92,6 +113,19 @@ class Shell(Protocol):
         """Write a small file atomically."""
         ...
 
+    def write(self, folder: str, parcels: tuple[Parcel, ...]) -> None:
+        """Write small files below a folder in one round trip, each atomically and checked."""
+        ...
+
+    def survey(
+        self, folder: str, *, files: Mapping[str, int | None], show: Sequence[str]
+    ) -> Survey:
+        """Make the folder (0700) and return what the host has; one round trip.
+
+        files: relative paths with their expected sizes (None: any size); show: small text files.
+        """
+        ...
+
     def put_dir(self, local: Path, remote: str, *, progress: Progress | None = None) -> None:
         """Upload the regular files below a folder, each as `put` does; symlinks are followed."""
         ...
@@ -115,3 +149,10 @@ class Shell(Protocol):
     def close(self) -> None:
         """Close; a blocked call of another thread returns with ShellError."""
         ...
+
+
+def shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
+    """Return the progress of one part as progress of the whole."""
+    if progress is None:
+        return None
+    return lambda done, _: progress(before + done, total)

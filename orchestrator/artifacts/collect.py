@@ -24,7 +24,7 @@ from orchestrator.artifacts.manifest import (
     choose,
 )
 from orchestrator.artifacts.scrub import scrub
-from orchestrator.remote import Progress, RemoteFailed, Shell
+from orchestrator.remote import Progress, RemoteFailed, Shell, shifted
 from orchestrator.site import Collected
 
 MANIFEST = "manifest.json"
@@ -77,7 +77,7 @@ def collect(
     _check_room(part, choice)
     before = 0
     for wanted in choice.wanted:
-        step = _shifted(progress, before, choice.total_bytes)
+        step = shifted(progress, before, choice.total_bytes)
         _fetch(shell, f"{remote}/{wanted.path}", part / wanted.path, wanted, step)
         before += wanted.bytes
     _check_weights(part, choice, result)
@@ -214,9 +214,3 @@ def _sync(path: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def _shifted(progress: Progress | None, before: int, total: int) -> Progress | None:
-    if progress is None:
-        return None
-    return lambda done, _: progress(before + done, total)
