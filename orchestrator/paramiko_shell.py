@@ -7,7 +7,7 @@ import shlex
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from orchestrator.clock import Clock, SystemClock
 from orchestrator.remote import (
@@ -76,10 +76,10 @@ class ParamikoShell:
         self, command: str, *, timeout_s: float, stdin: bytes = b"", max_output_bytes: int = 1 << 20
     ) -> Completed:
         """Run a POSIX shell line to its end. See `Shell.run`."""
-        with self.translated():
-            channel = self._start(command)
-            with _Deadline(channel, timeout_s, f"{self._name}: did not end a command"):
-                return self._talk(channel, stdin, max_output_bytes)
+        channel = self._start(command)
+        deadline = _Deadline(channel, timeout_s, f"{self._name}: did not end a command")
+        with self.translated(), deadline:
+            return self._talk(channel, stdin, max_output_bytes)
 
     def _talk(self, channel: paramiko.Channel, stdin: bytes, max_output_bytes: int) -> Completed:
         try:
@@ -118,14 +118,21 @@ class ParamikoShell:
         try:
             return Survey(
                 folder=str(answer["folder"]),
+                made=answer["made"] is True,
                 python=(int(answer["python"][0]), int(answer["python"][1])),
                 executable=str(answer["executable"]),
                 free_bytes=int(answer["free_bytes"]),
+                gpus=int(answer["gpus"]),
                 hashes={str(path): str(sha) for path, sha in answer["hashes"].items()},
                 shown={str(name): str(text) for name, text in answer["shown"].items()},
             )
         except (KeyError, IndexError, TypeError, ValueError, AttributeError) as error:
             raise RemoteFailed(f"a survey of the wrong shape: {error}", code="noisy") from error
+
+    def call(self, script: str, argv: Sequence[str]) -> dict[str, Any]:
+        """Run `main(argv)` of a Python file on the host. See `Shell.call`."""
+        with self._ferry() as ferry:
+            return ferry.ask({"do": "call", "path": script, "argv": list(argv)})
 
     def write(self, folder: str, parcels: tuple[Parcel, ...]) -> None:
         """Write small files below a folder. See `Shell.write`."""
@@ -208,26 +215,26 @@ class ParamikoShell:
 
     def _start(self, command: str) -> paramiko.Channel:
         """Return the channel of a command that was started, within OPEN_S."""
-        channel = self._transport.open_session(timeout=OPEN_S)
-        channel.settimeout(STALL_S)
-        with _Deadline(channel, OPEN_S, f"{self._name}: did not start a command"):
-            channel.exec_command(f"exec sh -c {shlex.quote(_PRINT_MARK + command)}")
-        return channel
+        with self.translated():
+            channel = self._transport.open_session(timeout=OPEN_S)
+            channel.settimeout(STALL_S)
+            with _Deadline(channel, OPEN_S, f"{self._name}: did not start a command"):
+                channel.exec_command(f"exec sh -c {shlex.quote(_PRINT_MARK + command)}")
+            return channel
 
     @contextlib.contextmanager
     def _ferry(self) -> Iterator[Ferry]:
         """Lend the idle far end, or start one. After an error it is out of step, and is ended."""
         with self._lock:
             lane, self._idle = self._idle, None
-        with self.translated():
-            if lane is None or lane.channel.eof_received:
-                channel = self._start(COMMAND)
-                lane = _Lane(channel, Ferry(_Pipe(self, channel)))
-            try:
-                yield lane.ferry
-            except BaseException:
-                lane.channel.close()
-                raise
+        if lane is None or lane.channel.eof_received:
+            channel = self._start(COMMAND)
+            lane = _Lane(channel, Ferry(_Pipe(self, channel)))
+        try:
+            yield lane.ferry
+        except BaseException:
+            lane.channel.close()
+            raise
         with self._lock:
             if self._idle is None:
                 self._idle, lane = lane, None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 from providers.base import HostKey
 
@@ -74,9 +74,11 @@ class Survey:
     """What a host has. hashes: sha256 of those files that are there in the expected size."""
 
     folder: str  # absolute
+    made: bool  # the folder was not there
     python: tuple[int, int]
     executable: str  # of that Python
     free_bytes: int
+    gpus: int
     hashes: Mapping[str, str]
     shown: Mapping[str, str]
 
@@ -90,6 +92,14 @@ class Shell(Protocol):
         """Run a POSIX shell line to its end; gives it up at the deadline (ShellError).
 
         More output than `max_output_bytes` on either stream is a RemoteFailed.
+        """
+        ...
+
+    def call(self, script: str, argv: Sequence[str]) -> dict[str, Any]:
+        """Run `main(argv)` of a Python file on the host, and return the JSON object it prints.
+
+        For questions that are asked every second: it starts no process. RemoteFailed("absent")
+        where there is no such file; an answer that has "error" is a RemoteFailed too.
         """
         ...
 

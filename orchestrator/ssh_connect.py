@@ -71,7 +71,7 @@ class Wire:
 
 
 class Translated:
-    """Turns what paramiko raises into ShellError; an OSError with a number is a local file's."""
+    """Turns what paramiko and its socket raise into ShellError. Not for code with local files."""
 
     def __init__(self, what: str, lost: Callable[[], str]) -> None:
         self._what = what
@@ -83,8 +83,6 @@ class Translated:
     def __exit__(self, _: object, error: BaseException | None, __: object) -> None:
         import paramiko
 
-        if isinstance(error, OSError) and error.errno is not None:
-            return
         if isinstance(error, (paramiko.SSHException, EOFError, OSError)):
             why = self._lost() or str(error) or type(error).__name__
             raise ShellError(f"{self._what}: {why}") from error

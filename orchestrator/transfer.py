@@ -32,10 +32,10 @@ SAMPLE_BYTES = 1 << 16
 # Images keep python3 in places that a non-interactive login does not search.
 _PATHS = "/usr/local/bin:/opt/conda/bin:/root/miniconda3/bin"
 _BOOT = "import sys,zlib;r=sys.stdin.buffer;exec(zlib.decompress(r.read(int(r.readline()))))"
-COMMAND = (
-    f'PATH="$PATH:{_PATHS}"; export PATH; command -v python3 >/dev/null || exit 127; '
-    f"exec python3 -IS -c {shlex.quote(_BOOT)}"
+PYTHON = (  # a shell line's beginning: options and a script follow
+    f'PATH="$PATH:{_PATHS}"; export PATH; command -v python3 >/dev/null || exit 127; exec python3'
 )
+COMMAND = f"{PYTHON} -IS -c {shlex.quote(_BOOT)}"
 
 
 class Pipe(Protocol):

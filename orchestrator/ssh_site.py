@@ -1,0 +1,205 @@
+"""`Site` over SSH: one attempt's machine as the runner knows it."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from orchestrator import logs
+from orchestrator.agent.bundle import AGENT_FILE
+from orchestrator.agent_answers import ABSENT, read_status
+from orchestrator.artifacts.collect import Result, collect
+from orchestrator.artifacts.manifest import ArtifactsMissing, ArtifactsRefused
+from orchestrator.bootstrap import ORDER, Bootstrap
+from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell, ShellError
+from orchestrator.site import AgentStatus, Collected, SiteError, SiteRefused
+from orchestrator.states import Reason
+from orchestrator.transfer import PYTHON
+
+PROBE_S = 30.0
+START_S = 60.0
+STOP_MARGIN_S = 60.0  # beyond the trainer's grace: the agent's KILL, its checks of the adapter
+MANIFEST_S = 3600.0  # it hashes all: a model of 1 TB at 300 MB/s
+PULLED = frozenset({"train.log", "metrics.jsonl"})
+FOREIGN_CLAIM = 3  # the agent's exit status
+
+# A failure that the host is sure of -> why the attempt ends. What is not here is tried again.
+REFUSALS: dict[str, Reason] = {
+    "no_space": Reason.DISK_FULL,
+    "no_python": Reason.PREPARE_FAILED,
+    "changed": Reason.INSTANCE_LOST,  # a log became shorter: the attempt's files were lost
+    "irregular": Reason.ARTIFACTS_REFUSED,
+}
+
+
+class SshSite:
+    """One attempt's machine.
+
+    connect: makes the connection, for the first call and after each lost one. bootstrap: what the
+    attempt needs. result: what its result is made of.
+    """
+
+    def __init__(self, connect: Callable[[], Shell], bootstrap: Bootstrap, result: Result) -> None:
+        self._connect = connect
+        self._bootstrap = bootstrap
+        self._result = result
+        self._lock = threading.Lock()  # of the two below, never held while anything blocks
+        self._shell: Shell | None = None
+        self._closed = False
+        self._connecting = threading.Lock()
+
+    def probe(self) -> None:
+        """Connect and run `true`."""
+        with self._connected() as shell:
+            end = shell.run("true", timeout_s=PROBE_S)
+        if end.rc != 0:
+            raise SiteError(f"the instance's shell ended with {end.rc}")
+
+    def prepare_next(self) -> str | None:
+        """Perform the next missing bootstrap step. See `Site.prepare_next`."""
+        with self._connected() as shell:
+            try:
+                return self._bootstrap.next(shell)
+            except FileNotFoundError as error:
+                message = f"{error.filename} is no longer there"
+                raise SiteRefused(Reason.PREPARE_FAILED, message) from error
+
+    def start_trainer(self) -> AgentStatus:
+        """Start the agent once. See `Site.start_trainer`."""
+        with self._connected() as shell:
+            end = self._agent(shell, "start", f"{self._folder}/{ORDER}", timeout_s=START_S)
+        if end.rc == FOREIGN_CLAIM:
+            raise SiteRefused(Reason.INTERNAL, "the instance's folder belongs to another attempt")
+        if end.rc != 0:
+            raise SiteRefused(Reason.PREPARE_FAILED, f"the agent did not start: {_words(end)}")
+        return self.status()
+
+    def status(self) -> AgentStatus:
+        """Ask the agent; starts no process on the instance."""
+        with self._connected() as shell:
+            try:
+                answer = shell.call(self._script, ["status", self._folder])
+            except RemoteFailed as failure:
+                if failure.code == "absent":
+                    return ABSENT
+                raise
+        return read_status(answer, self._bootstrap.payload.token)
+
+    def pull(self, name: str, local: Path, offset: int) -> int:
+        """Append what the file has gained. See `Site.pull`."""
+        if name not in PULLED:
+            raise ValueError(f"not a file to pull: {name}")
+        with self._connected() as shell:
+            return logs.pull(shell, f"{self._folder}/{name}", local, offset)
+
+    def stop_trainer(self, *, now: bool) -> None:
+        """Ask the agent to end the trainer's whole tree; returns when it has."""
+        grace_s = 0.0 if now else self._bootstrap.payload.stop_grace_s
+        words = ["stop", self._folder, *(["--now"] if now else [])]
+        with self._connected() as shell:
+            end = self._agent(shell, *words, timeout_s=grace_s + STOP_MARGIN_S)
+        if end.rc != 0:
+            raise SiteError(f"the agent did not stop: {_words(end)}")
+
+    def collect(self, folder: Path) -> Collected:
+        """Bring the result home. See `Site.collect`."""
+        with self._connected() as shell:
+            end = self._agent(shell, "manifest", self._folder, timeout_s=MANIFEST_S)
+            manifest = _document(end)
+            if end.rc != 0:
+                raise SiteRefused(Reason.ARTIFACTS_FAILED, f"no list of files: {_words(end)}")
+            try:
+                tell = self._bootstrap.payload.progress
+                step = None if tell is None else lambda done, total: tell("result", done, total)
+                out = f"{self._folder}/out"
+                return collect(shell, out, folder, manifest, self._result, progress=step)
+            except ArtifactsRefused as refused:
+                raise SiteRefused(Reason.ARTIFACTS_REFUSED, str(refused)) from refused
+            except ArtifactsMissing as missing:
+                raise SiteRefused(Reason.ARTIFACTS_FAILED, str(missing)) from missing
+
+    def close(self) -> None:
+        """Drop the connection; a blocked call returns with SiteError."""
+        with self._lock:
+            self._closed = True
+            shell, self._shell = self._shell, None
+        if shell is not None:
+            shell.close()
+
+    # ------------------------------------------------------------------ helpers
+
+    @property
+    def _folder(self) -> str:
+        survey = self._bootstrap.survey
+        return survey.folder if survey is not None else self._bootstrap.folder
+
+    @property
+    def _script(self) -> str:
+        return f"{self._folder}/{AGENT_FILE}"
+
+    def _agent(self, shell: Shell, *words: str, timeout_s: float) -> Completed:
+        line = " ".join(map(shlex.quote, (self._script, *words)))
+        return shell.run(f"{PYTHON} -I {line}", timeout_s=timeout_s, max_output_bytes=4 << 20)
+
+    @contextmanager
+    def _connected(self) -> Iterator[Shell]:
+        """Lend the connection, made if need be; turn its failures into the site's."""
+        shell = self._obtain()
+        try:
+            yield shell
+        except RemoteFailed as failure:
+            reason = REFUSALS.get(failure.code)
+            if reason is not None:
+                raise SiteRefused(reason, str(failure)) from failure
+            raise SiteError(str(failure)) from failure
+        except ShellError as error:
+            self._drop(shell)
+            raise SiteError(str(error)) from error
+        except OSError as error:
+            raise SiteError(f"on this machine: {error}") from error
+
+    def _obtain(self) -> Shell:
+        with self._connecting:
+            with self._lock:
+                if self._closed:
+                    raise SiteError("the site was closed")
+                if self._shell is not None:
+                    return self._shell
+            try:
+                shell = self._connect()
+            except HostKeyMismatch as mismatch:
+                raise SiteRefused(Reason.HOST_KEY_MISMATCH, str(mismatch)) from mismatch
+            except ShellError as error:  # a refused key too: cloud-init may not have put it there
+                raise SiteError(str(error)) from error
+            with self._lock:
+                if not self._closed:
+                    self._shell = shell
+                    return shell
+            shell.close()
+            raise SiteError("the site was closed")
+
+    def _drop(self, shell: Shell) -> None:
+        with self._lock:
+            if self._shell is shell:
+                self._shell = None
+        shell.close()
+
+
+def _document(end: Completed) -> Any:
+    try:
+        return json.loads(end.stdout)
+    except (ValueError, RecursionError):
+        return None
+
+
+def _words(end: Completed) -> str:
+    """Return what the agent said of its failure, else what its Python did."""
+    answer = _document(end)
+    said = answer.get("error") if isinstance(answer, dict) else None
+    text = str(said) if said else end.stderr.decode("utf-8", "replace").strip()
+    return f"{text[-300:] or 'no word'} (exit {end.rc})"
