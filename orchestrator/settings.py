@@ -1,27 +1,32 @@
-"""Settings from environment and `.env`: every name is GPUJOB_*, and `.env.example` lists each."""
+"""Settings from environment and `.env`: every name is GPUJOB_*, and `.env.example` lists each.
+
+Beside these there are the limits of `orchestrator/policy.py` (`GPUJOB_<NAME>_S`) and each adapter's own.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from decimal import Decimal
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
-from pydantic import Field
+from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from orchestrator.locate import default_home
 
-def default_home() -> Path:
-    """Return the platform's data folder for gpujob."""
-    import platformdirs
+PREFIX = "GPUJOB_"
 
-    return Path(platformdirs.user_data_dir("gpujob", appauthor=False))
+
+class SettingsRefused(Exception):  # noqa: N818 - an answer to the user
+    """A setting that cannot be used; `str()` names it, its value aside, and what it may be."""
 
 
 class Settings(BaseSettings):
     """What the environment says. Adapters own their settings classes beside this one."""
 
     model_config = SettingsConfigDict(
-        env_prefix="GPUJOB_", env_file=".env", env_file_encoding="utf-8", extra="ignore"
+        env_prefix=PREFIX, env_file=".env", env_file_encoding="utf-8", extra="ignore"
     )
 
     home: Path = Field(default_factory=default_home, description="all state of gpujob")
@@ -30,9 +35,32 @@ class Settings(BaseSettings):
     local_price_usd_per_hour: Decimal | None = Field(
         None, ge=0, description="a notional price for the `local` provider, labelled so"
     )
+    axolotl_env: Path | None = Field(
+        None, description="a ready Axolotl environment on this machine, for the `local` provider"
+    )
     sweep: Literal["on", "off"] = Field("on", description="the reaper after every command")
-    log_level: Literal["debug", "info", "warning", "error"] = "info"
+    log_level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="how much goes to the log file of a job"
+    )
 
     def resolved_database_url(self) -> str:
         """Return the SQLAlchemy URL in force."""
         return self.database_url or f"sqlite:///{self.home / 'gpujob.db'}"
+
+
+def load_settings(**given: Any) -> Settings:
+    """Return the settings in force; `given` wins over the environment. Raises SettingsRefused."""
+    try:
+        return Settings(**given)
+    except ValidationError as error:
+        first = error.errors(include_input=False, include_url=False)[0]
+        name = PREFIX + "_".join(str(part) for part in first["loc"]).upper()
+        raise SettingsRefused(f"{name}: {first['msg'].lower()}") from None
+
+
+def described() -> Mapping[str, str]:
+    """Return every setting's environment name with what it is for."""
+    return {
+        PREFIX + name.upper(): field.description or ""
+        for name, field in Settings.model_fields.items()
+    }

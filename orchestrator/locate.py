@@ -1,0 +1,46 @@
+"""Where the state of gpujob lies, found in a few milliseconds.
+
+`ps`, `status`, `cost` and `logs` need two of the settings and none of pydantic's validation, whose import
+alone would take half of their time. tests/unit/test_settings.py holds that both readings agree.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True, slots=True)
+class Located:
+    """GPUJOB_HOME, and GPUJOB_DATABASE_URL where it is set."""
+
+    home: Path
+    database_url: str | None
+
+
+def default_home() -> Path:
+    """Return the platform's data folder for gpujob."""
+    import platformdirs
+
+    return Path(platformdirs.user_data_dir("gpujob", appauthor=False))
+
+
+def locate(environ: Mapping[str, str], folder: Path) -> Located:
+    """Return where the state lies: the environment first, then `.env` in `folder`, then the default."""
+    found = _dotenv(folder / ".env")
+    found.update({name.upper(): text for name, text in environ.items()})
+    home = found.get("GPUJOB_HOME")
+    return Located(
+        home=Path(home) if home is not None else default_home(),
+        database_url=found.get("GPUJOB_DATABASE_URL"),
+    )
+
+
+def _dotenv(path: Path) -> dict[str, str]:
+    if not path.is_file():
+        return {}
+    from dotenv import dotenv_values
+
+    values = dotenv_values(path, encoding="utf-8")
+    return {name.upper(): text for name, text in values.items() if text is not None}

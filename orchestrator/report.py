@@ -1,0 +1,284 @@
+"""What a person reads about jobs: the list, one job, and what still costs money. Views in, lines out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from decimal import Decimal
+
+from orchestrator.report_text import (
+    Column,
+    Screen,
+    clip,
+    duration,
+    harmless,
+    moment,
+    money,
+    number,
+    table,
+    wrap,
+)
+from orchestrator.states import ENDINGS, Outcome, State, Teardown
+from orchestrator.views import AttemptView, JobView
+
+LABEL_WIDTH = 10  # of the words that open the lines of one job
+
+MACHINE_WORD: dict[Teardown, str] = {
+    Teardown.NONE: "none",
+    Teardown.LIVING: "living",
+    Teardown.STOPPING: "stopping",
+    Teardown.STILL_BILLING: "BILLING",
+    Teardown.SUSPECT: "suspect",
+    Teardown.GONE: "gone",
+    Teardown.YOURS_TO_CLOSE: "yours",
+}
+
+PS_COLUMNS = (
+    Column("job", floor=10, keep=90),
+    Column("id", floor=6, keep=70),
+    Column("state", floor=9, keep=95),
+    Column("where", floor=8, keep=30),
+    Column("age", right=True, keep=20),
+    Column("training", floor=9, keep=80),
+    Column("machine", floor=7, keep=85),
+    Column("cost", right=True, floor=6),
+)
+
+
+def ps_lines(jobs: Sequence[JobView], now: float, screen: Screen) -> list[str]:
+    """Return what costs money although it should not, then one line a job, newest first."""
+    lines = still_billing_lines(jobs, now, screen)
+    if not jobs:
+        return [*lines, "no jobs yet.  gpujob init writes a job file; gpujob submit runs it."]
+    rows = [_ps_row(job, now) for job in jobs]
+    body = table(PS_COLUMNS, rows, screen.width)
+    for i, job in enumerate(jobs, start=1):
+        if job.teardown is Teardown.STILL_BILLING:
+            body[i] = screen.accent(body[i])
+    return [*lines, *([""] if lines else []), *body]
+
+
+def _ps_row(job: JobView, now: float) -> tuple[str, ...]:
+    return (
+        harmless(job.name),
+        job.id,
+        job.state,
+        where(job),
+        duration(now - job.created_at),
+        progress_word(job),
+        MACHINE_WORD[job.teardown],
+        money(job.cost_usd),
+    )
+
+
+def newest(job: JobView) -> AttemptView | None:
+    """Return the attempt that counts now; None before the first one."""
+    return job.attempts[-1] if job.attempts else None
+
+
+def where(job: JobView) -> str:
+    """Return "RTX 4090 runpod" for the newest attempt, "2x" before it for two GPUs."""
+    attempt = newest(job)
+    if attempt is None:
+        return "-"
+    count = f"{attempt.gpu_count}x " if attempt.gpu_count > 1 else ""
+    return f"{count}{attempt.gpu} {attempt.provider}"
+
+
+def place(attempt: AttemptView) -> str:
+    """Return "RTX 4090, runpod EU-RO-1, $0.74/h", with "notional" where the price is made up."""
+    count = f"{attempt.gpu_count}x " if attempt.gpu_count > 1 else ""
+    region = f" {attempt.region}" if attempt.region else ""
+    notional = " notional" if attempt.price_is_notional else ""
+    price = f"{money(attempt.price_usd_per_hour)}/h{notional}"
+    return f"{count}{attempt.gpu}, {attempt.provider}{region}, {price}"
+
+
+def progress_word(job: JobView) -> str:
+    """Return how far the training is: "step 88/400" while it runs, then its outcome."""
+    attempt = newest(job)
+    if job.outcome is not Outcome.RUNNING:
+        return job.outcome
+    if attempt is not None and attempt.step is not None and attempt.max_steps:
+        return f"step {attempt.step}/{attempt.max_steps}"
+    return "-"
+
+
+def machine_claim(job: JobView, now: float) -> str:
+    """Return what is known of the machine and how it is known."""
+    attempt = newest(job)
+    match job.teardown:
+        case Teardown.GONE if attempt is not None:
+            proof = f"proven {moment(attempt.gone_at, now)}, {attempt.absence_reads} reads"
+            return f"machine GONE ({proof})"
+        case Teardown.STOPPING if attempt is not None:
+            asked = moment(attempt.terminate_first_asked_at, now)
+            return f"machine STOPPING (asked {asked}, not yet proven)"
+        case Teardown.STILL_BILLING:
+            return "machine STILL BILLING"
+        case Teardown.SUSPECT if attempt is not None:
+            until = moment(attempt.suspect_until, now)
+            return f"machine SUSPECT (the launch was never answered; watched until {until})"
+        case Teardown.YOURS_TO_CLOSE:
+            return "machine YOURS TO CLOSE (no call of ours can end it)"
+        case Teardown.LIVING:
+            return "machine LIVING"
+        case _:
+            return "no machine"
+
+
+def still_billing_lines(jobs: Iterable[JobView], now: float, screen: Screen) -> list[str]:
+    """Return the block that opens every screen while a machine is past its end; empty otherwise."""
+    lines: list[str] = []
+    for job in jobs:
+        for attempt in job.attempts:
+            if attempt.teardown is Teardown.STILL_BILLING:
+                lines += _billing_block(job, attempt, now, screen)
+    return lines
+
+
+def _billing_block(
+    job: JobView, attempt: AttemptView, now: float, screen: Screen
+) -> list[str]:
+    asked = attempt.terminate_first_asked_at or attempt.deadline_at
+    wasted = attempt.price_usd_per_hour * _hours(now - asked)
+    machine = attempt.instance_id or f"label {attempt.label}"
+    head = (
+        f"STILL BILLING   {harmless(job.name)} #{job.id}   {machine}   "
+        f"{money(attempt.price_usd_per_hour)}/h   since {moment(asked, now)}, {money(wasted)} so far"
+    )
+    why = harmless(attempt.terminate_error) or "asked to end, not proven gone"
+    calls = f"{attempt.terminate_calls} terminate calls"
+    retry = (
+        f"{job.supervised_by} keeps trying."
+        if job.supervised_by
+        else "Nobody is trying now: gpujob sweep tries at once, gpujob supervise keeps trying."
+    )
+    hand = (
+        f"Or end it by hand at {attempt.provider}: the machine named {attempt.label}; "
+        "that is then noticed by itself."
+    )
+    lines = wrap(head, screen.width) if len(head) > screen.width else [head]
+    lines = [screen.accent(line) for line in lines]
+    for text in (f"{attempt.provider}, {calls}: {why}", retry, hand):
+        lines += wrap(text, screen.width, "  ")
+    return lines
+
+
+def _hours(seconds: float) -> Decimal:
+    return Decimal(max(0, int(seconds))) / 3600
+
+
+def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
+    """Return one job as a person asks after it: both outcomes, why, progress, cost, attempts."""
+    lines = still_billing_lines([job], now, screen)
+    if lines:
+        lines.append("")
+    lines += wrap(headline(job, now), screen.width)
+    attempt = newest(job)
+    fields: list[tuple[str, str]] = [("state", _state_words(job, now))]
+    if attempt is not None:
+        fields.append(("where", place(attempt)))
+    fields += _why_fields(job)
+    fields += _training_fields(attempt)
+    fields += _money_fields(job)
+    fields.append(("output", harmless(job.output_folder)))
+    for label, text in fields:
+        lines += field_lines(label, text, screen)
+    if len(job.attempts) > 1:
+        lines += ["", *_attempt_table(job, now, screen)]
+    return lines
+
+
+def headline(job: JobView, now: float) -> str:
+    """Return "support-tone #3f2a   training SUCCEEDED   machine GONE (proven 15:52:09, 2 reads)"."""
+    return (
+        f"{harmless(job.name)} #{job.id}   training {job.outcome}   {machine_claim(job, now)}"
+    )
+
+
+def field_lines(label: str, text: str, screen: Screen) -> list[str]:
+    """Return "  label     text", wrapped below its first word."""
+    room = screen.width - LABEL_WIDTH - 2
+    first, *rest = wrap(text, room) or [""]
+    pad = " " * (LABEL_WIDTH + 2)
+    return [f"  {label:<{LABEL_WIDTH}}{first}".rstrip(), *(pad + line for line in rest)]
+
+
+def _state_words(job: JobView, now: float) -> str:
+    attempt = newest(job)
+    since = f"{job.state}, {duration((job.closed_at or now) - job.created_at)} from submit"
+    if job.cancel_asked_at is not None and job.state is not State.CLOSED:
+        since += f", cancel asked {moment(job.cancel_asked_at, now)}"
+    if job.closed_at is None:
+        held = f"driven by {job.supervised_by}" if job.supervised_by else "nobody drives it now"
+        since += f"; {held}"
+    if attempt is not None and job.closed_at is None:
+        since += f"; the machine ends itself {moment(attempt.deadline_at, now)} at the latest"
+    return since
+
+
+def _why_fields(job: JobView) -> list[tuple[str, str]]:
+    if job.reason is None or job.outcome is Outcome.SUCCEEDED:
+        return []
+    ending = ENDINGS[job.reason]
+    fields = [("why", f"{job.reason}: {ending.cause}")]
+    if ending.next_step:
+        fields.append(("next", ending.next_step))
+    if job.evidence:
+        fields.append(("evidence", clip(harmless(job.evidence), 500)))
+    return fields
+
+
+def _training_fields(attempt: AttemptView | None) -> list[tuple[str, str]]:
+    if attempt is None or attempt.step is None:
+        return []
+    total = f"/{attempt.max_steps}" if attempt.max_steps else ""
+    parts = [f"step {attempt.step}{total}"]
+    if attempt.loss is not None:
+        parts.append(f"loss {number(attempt.loss)}")
+    if attempt.eval_loss is not None:
+        parts.append(f"eval {number(attempt.eval_loss)}")
+    if attempt.tokens_per_s is not None:
+        parts.append(f"{number(attempt.tokens_per_s)} tok/s")
+    return [("training", ", ".join(parts))]
+
+
+def _money_fields(job: JobView) -> list[tuple[str, str]]:
+    attempt = newest(job)
+    notional = attempt is not None and attempt.price_is_notional
+    text = money(job.cost_usd) + (" notional" if notional else " estimated")
+    if job.expected_usd is not None:
+        text += f", expected {money(job.expected_usd)}"
+    if job.budget_usd is not None:
+        text += f", at most {money(job.budget_usd)}"
+    return [("cost", text)]
+
+
+def _attempt_table(job: JobView, now: float, screen: Screen) -> list[str]:
+    columns = (
+        Column("try", right=True),
+        Column("where", floor=8, keep=60),
+        Column("reason", floor=12),
+        Column("machine", floor=7),
+        Column("trained", right=True, keep=50),
+        Column("cost", right=True),
+    )
+    rows = [
+        (
+            str(attempt.number),
+            f"{attempt.gpu} {attempt.provider}",
+            attempt.reason or attempt.state,
+            MACHINE_WORD[attempt.teardown],
+            duration(_trained_s(attempt, now)),
+            money(attempt.cost_usd),
+        )
+        for attempt in job.attempts
+    ]
+    return ["  " + line for line in table(columns, rows, screen.width - 2)]
+
+
+def _trained_s(attempt: AttemptView, now: float) -> float | None:
+    if attempt.trainer_started_at is None:
+        return None
+    end = attempt.trainer_exited_at or attempt.gone_at or now
+    return end - attempt.trainer_started_at
