@@ -1,0 +1,263 @@
+"""The command line: parse, call one library function, print. No logic, and no heavy import at the top.
+
+A command's body lives in `cli_read.py` (what the store knows), `cli_run.py` (what drives jobs) or
+`cli_tools.py` (the rest); each returns the exit code.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal, NoReturn
+
+import typer
+
+app = typer.Typer(
+    name="gpujob",
+    help="Rent a GPU, fine-tune with Axolotl, bring the adapter home, prove the machine is gone.",
+    no_args_is_help=True,
+    rich_markup_mode=None,  # rich costs a third of the start-up time that --help is allowed
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    epilog="Exit codes: 0 ok, 2 usage or bad job file, 3 nothing fits or no offer, 4 no finished "
+    "training, 5 a machine not proven gone, 6 data refused, 7 artifacts failed, 130 interrupted.",
+)
+
+
+def job_words(incomplete: str) -> list[tuple[str, str]]:
+    """Return the ids and names of jobs for the shell's completion; empty when anything is wrong."""
+    from orchestrator.cli_complete import complete_jobs
+
+    return complete_jobs(incomplete)
+
+
+Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
+Job = Annotated[
+    str,
+    typer.Argument(
+        metavar="JOB",
+        help="Id, the start of one, or a name (the newest of it).",
+        autocompletion=job_words,
+    ),
+]
+JobFile = Annotated[Path, typer.Argument(metavar="JOB.YAML", help="The job file.")]
+Set = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="KEY=VALUE", help="Change one key of the job file."),
+]
+
+
+def leave(code: int) -> NoReturn:
+    """End the command with this exit code."""
+    raise typer.Exit(int(code))
+
+
+def show_version(value: bool) -> None:
+    """Print the version and leave."""
+    if value:
+        from orchestrator import __version__
+
+        typer.echo(f"gpujob {__version__}")
+        leave(0)
+
+
+@app.callback()
+def root(
+    version: Annotated[  # noqa: ARG001 - is_eager: its callback has done the work
+        bool, typer.Option("--version", callback=show_version, is_eager=True, help="Say which.")
+    ] = False,
+) -> None:
+    """Rent a GPU, fine-tune with Axolotl, bring the adapter home, prove the machine is gone."""
+
+
+@app.command()
+def submit(
+    job_file: JobFile,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the job is in the daemon's hands.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Show offers and the Axolotl file; start nothing.")
+    ] = False,
+    change: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Run a job: rent, train, bring home, end the machine, prove it."""
+    from orchestrator import cli_run
+
+    leave(
+        cli_run.submit(
+            job_file, yes=yes, detach=detach, dry_run=dry_run, changes=change or [], as_json=as_json
+        )
+    )
+
+
+@app.command()
+def ps(
+    all_jobs: Annotated[bool, typer.Option("--all", "-a", help="Also jobs long closed.")] = False,
+    as_json: Json = False,
+) -> None:
+    """List jobs; first of all what still costs money."""
+    from orchestrator import cli_read
+
+    leave(cli_read.ps(all_jobs=all_jobs, as_json=as_json))
+
+
+@app.command()
+def status(
+    job: Job,
+    exit_code: Annotated[
+        bool, typer.Option("--exit-code", help="Exit with the job's code; 0 while it runs.")
+    ] = False,
+    events: Annotated[bool, typer.Option("--events", help="Also the journal.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Show one job: the training's outcome and the machine's, why, and what it cost."""
+    from orchestrator import cli_read
+
+    leave(cli_read.status(job, exit_code=exit_code, events=events, as_json=as_json))
+
+
+@app.command()
+def logs(
+    job: Job,
+    follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on until it is over.")] = False,
+    since: Annotated[
+        str | None,
+        typer.Option("--since", metavar="WHEN", help="Only what came since: 10m, 2h, 14:05."),
+    ] = None,
+    attempt: Annotated[
+        int | None, typer.Option("--attempt", min=1, help="Of this attempt, not the newest.")
+    ] = None,
+) -> None:
+    """Print the training's log as it came from the machine."""
+    from orchestrator import cli_logs
+
+    leave(cli_logs.logs(job, follow=follow, since=since, attempt=attempt))
+
+
+@app.command()
+def attach(job: Job) -> None:
+    """Watch a job until it is over; its exit code is the job's. Ctrl-C only stops watching."""
+    from orchestrator import cli_run
+
+    leave(cli_run.attach(job))
+
+
+@app.command()
+def ssh(
+    job: Job,
+    command: Annotated[
+        list[str] | None, typer.Argument(help="Run this instead of a shell.")
+    ] = None,
+) -> None:
+    """Open a shell on the job's living machine, with the job's key and its pinned host key."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.ssh(job, command or []))
+
+
+@app.command()
+def cancel(
+    jobs: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="JOB...", help="Which.", autocompletion=job_words),
+    ] = None,
+    all_jobs: Annotated[bool, typer.Option("--all", help="Every open job.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Do not wait for the proof that it is gone.")
+    ] = False,
+) -> None:
+    """End jobs and their machines; wait until each machine is proven gone."""
+    from orchestrator import cli_run
+
+    leave(cli_run.cancel(jobs or [], all_jobs=all_jobs, detach=detach))
+
+
+@app.command()
+def cost(
+    by: Annotated[Literal["job", "day", "provider"], typer.Option(help="One line for each.")] = (
+        "job"
+    ),
+    form: Annotated[
+        Literal["table", "json", "csv"], typer.Option("--format", help="What to print.")
+    ] = "table",
+    as_json: Json = False,
+) -> None:
+    """Add up what was spent, failed attempts and waiting included."""
+    from orchestrator import cli_read
+
+    leave(cli_read.cost(by=by, form="json" if as_json else form))
+
+
+@app.command()
+def supervise(
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Leave once no job is open.")
+    ] = False,
+) -> None:
+    """Drive all open jobs: the daemon for detached ones. One for each GPUJOB_HOME."""
+    from orchestrator import cli_run
+
+    leave(cli_run.supervise(until_idle=until_idle))
+
+
+@app.command()
+def sweep(
+    unknown: Annotated[
+        Literal["report", "end", "adopt"],
+        typer.Option(help="What to do with a machine of yours that no job here knows."),
+    ] = "report",
+    as_json: Json = False,
+) -> None:
+    """Look at every provider for machines that should not be there, and end them."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.sweep(unknown=unknown, as_json=as_json))
+
+
+@app.command()
+def doctor(as_json: Json = False) -> None:
+    """Check this machine and the accounts: what works, what does not, and what to do."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.doctor(as_json=as_json))
+
+
+@app.command()
+def providers(as_json: Json = False) -> None:
+    """List the providers, whether each is set up, and what it offers now."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.providers(as_json=as_json))
+
+
+@app.command()
+def init(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Where.")] = Path("job.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file.")] = False,
+) -> None:
+    """Write a commented job file to start from."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.init(path, force=force))
+
+
+@app.command()
+def schema() -> None:
+    """Print the JSON schema of the job file, for editors."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.schema())
+
+
+@app.command()
+def rm(
+    jobs: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help="Which.", autocompletion=job_words)
+    ],
+) -> None:
+    """Take closed jobs off the list, with their logs and keys. Costs and results stay."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.rm(jobs))

@@ -1,0 +1,135 @@
+"""How gpujob says that it cannot: one message, what to do, the exit code. Never a traceback.
+
+    job.yaml line 7: gpu.max_price: unknown key. Did you mean gpu.max_price_usd_per_hour?
+    nothing was launched.   (exit 2)
+
+A fault of gpujob itself becomes one line and the path of a crash file, its secrets masked.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from pathlib import Path
+
+from orchestrator.exits import Exit, Refused
+
+# Errors of other rooms whose text is fit to show, by module and name: they are looked up among the
+# modules already loaded, so that none is imported to explain another's failure.
+WORDS_FIT_TO_SHOW: dict[tuple[str, str], Exit] = {
+    ("orchestrator.settings", "SettingsRefused"): Exit.USAGE,
+    ("orchestrator.home", "HomeRefused"): Exit.USAGE,
+    ("orchestrator.policy", "LimitRefusedError"): Exit.USAGE,
+    ("orchestrator.store", "StoreError"): Exit.USAGE,
+    ("jobs.findings", "JobFileError"): Exit.USAGE,
+    ("providers.errors", "NoCapacity"): Exit.NO_OFFER,
+    ("providers.errors", "QuotaExceeded"): Exit.NO_OFFER,
+    ("providers.errors", "AuthFailed"): Exit.USAGE,
+    ("providers.errors", "ProviderError"): Exit.NO_OFFER,
+}
+LAUNCHING = frozenset({"submit"})  # commands of which "nothing was launched" is worth saying
+
+
+def complain(error: BaseException, argv: Sequence[str]) -> int:
+    """Say what went wrong and return the exit code."""
+    if type(error).__name__ == "Abort":  # typer's word for Ctrl-C at a question
+        return _say("interrupted.", "", Exit.INTERRUPTED, argv, launched=True)
+    if isinstance(error, Refused):
+        return _say(str(error), error.remedy, error.code, argv, launched=error.launched)
+    if hasattr(error, "format_message") and hasattr(error, "exit_code"):
+        return _usage(error, argv)
+    for (module, name), code in WORDS_FIT_TO_SHOW.items():
+        cls = getattr(sys.modules.get(module), name, None)
+        if isinstance(cls, type) and isinstance(error, cls):
+            return _say(str(error), "", code, argv, launched=False)
+    return _fault(error, argv)
+
+
+def _say(message: str, remedy: str, code: Exit, argv: Sequence[str], *, launched: bool) -> int:
+    from orchestrator.redact import redact
+
+    lines = [line for line in (message, remedy) if line]
+    nothing = bool(argv) and argv[0] in LAUNCHING and not launched
+    lines.append(f"nothing was launched.   (exit {code})" if nothing else f"(exit {code})")
+    _err(redact("\n".join(lines)) + "\n")
+    if "--json" in argv and code is not Exit.INTERRUPTED:
+        _document(redact(message), code, redact(remedy))
+    return int(code)
+
+
+def _document(message: str, code: Exit, remedy: str) -> None:
+    from orchestrator.clock import SystemClock
+    from orchestrator.report_json import dumps, refusal_document
+
+    body = refusal_document(message, code, SystemClock().now(), remedy=remedy)
+    try:
+        sys.stdout.write(dumps(body) + "\n")
+        sys.stdout.flush()
+    except OSError:
+        pass
+
+
+def _usage(error: BaseException, argv: Sequence[str]) -> int:
+    context = getattr(error, "ctx", None)
+    if type(error).__name__ == "NoArgsIsHelpError" and context is not None:
+        _err(context.get_help() + "\n")
+        return int(Exit.USAGE)
+    path = context.command_path if context is not None else "gpujob"
+    message = str(error.format_message())  # type: ignore[attr-defined]
+    return _say(f"{path}: {message}", f"{path} --help lists what it takes.", Exit.USAGE, argv,
+                launched=False)
+
+
+def _fault(error: BaseException, argv: Sequence[str]) -> int:
+    from orchestrator.redact import redact
+
+    kind = type(error).__name__
+    what = redact(str(error)).splitlines()[0][:200] if str(error) else "no message"
+    path = _crash_file(error, argv)
+    where = f"  Details, secrets masked: {path}" if path else ""
+    _err(f"gpujob failed: {kind}: {what}\n{where}\n" if where else f"gpujob failed: {kind}: {what}\n")
+    _err(f"jobs already running are not touched by this; gpujob ps shows them.   (exit {Exit.FAULT})\n")
+    if "--json" in argv:
+        _document(f"gpujob failed: {kind}: {what}", Exit.FAULT, f"{path or ''}")
+    return int(Exit.FAULT)
+
+
+def _crash_file(error: BaseException, argv: Sequence[str]) -> Path | None:
+    """Write the traceback where a person can find it; None where nothing can be written."""
+    import platform
+    import tempfile
+
+    from orchestrator import __version__
+    from orchestrator.clock import SystemClock
+    from orchestrator.locate import locate
+    from orchestrator.redact import redact
+
+    body = "".join(traceback.format_exception(error))
+    head = f"gpujob {__version__}, Python {platform.python_version()}, {platform.platform()}\n"
+    text = redact(head + f"gpujob {' '.join(argv)}\n\n{body}")
+    name = f"{int(SystemClock().now())}-{os.getpid()}.txt"
+    try:
+        home = locate(os.environ, Path.cwd()).home
+    except OSError:
+        home = Path(tempfile.gettempdir())
+    for folder in (home / "crashes", Path(tempfile.gettempdir()) / "gpujob-crashes"):
+        try:
+            folder.mkdir(parents=True, exist_ok=True, mode=0o700)
+            path = folder / name
+            handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                file.write(text)
+        except OSError:
+            continue
+        return path
+    return None
+
+
+def _err(text: str) -> None:
+    try:
+        sys.stderr.write(text)
+        sys.stderr.flush()
+    except OSError:
+        pass
