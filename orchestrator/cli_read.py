@@ -29,7 +29,7 @@ def ps(*, all_jobs: bool, as_json: bool) -> int:
             from orchestrator.report import ps_lines
 
             out(ps_lines(jobs, now, state.screen))
-        see_that_jobs_are_driven(state, jobs)
+        see_that_jobs_are_driven(state)
     return Exit.OK
 
 
@@ -60,7 +60,7 @@ def status(word: str, *, exit_code: bool, events: bool, as_json: bool) -> int:
             if journal is not None:
                 lines += ["", *event_lines([event_body(e) for e in journal], state.screen)]
             out(lines)
-        see_that_jobs_are_driven(state, [job])
+        see_that_jobs_are_driven(state)
     return job.exit_code or Exit.OK if exit_code else Exit.OK
 
 

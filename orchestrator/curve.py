@@ -1,77 +1,47 @@
-"""The metrics of a job as the screen needs them: read as the file grows, kept in bounded memory."""
+"""What the live screen draws of a training, read from its metrics file as that grows."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any
 
-from orchestrator.report_live import Curve
+from orchestrator.metrics import GpuUse, MetricsReader
+from orchestrator.report_live import PACE_POINTS, Curve
 
-KEPT_POINTS = 512  # of progress and of losses: more than a screen has columns
-CHUNK_BYTES = 1 << 20
-LINE_MAX_BYTES = 1 << 20  # a longer line is no metric of ours
+READS_AT_ONCE = 64  # a screen that opens late catches up in one go, bounded
 
 
 class CurveReader:
-    """Follows one `metrics.jsonl`. A file that shrank (a cut-back after a crash) is read anew."""
+    """Follows one `metrics.jsonl`; a missing file is an empty curve."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._offset = 0
-        self._rest = b""
+        self._reader = MetricsReader()
         self._points: list[tuple[float, int]] = []
-        self._losses: list[float] = []
-        self._gpu: tuple[float | None, float | None, float | None] = (None, None, None)
 
     def read(self) -> Curve:
-        """Return the curve up to the last whole line; a missing file is an empty curve."""
-        try:
-            with self._path.open("rb") as file:
-                size = file.seek(0, 2)
-                if size < self._offset:
-                    self.__init__(self._path)  # type: ignore[misc]
-                file.seek(self._offset)
-                while chunk := file.read(CHUNK_BYTES):
-                    self._offset += len(chunk)
-                    self._feed(chunk)
-        except OSError:
-            pass
-        util, used, total = self._gpu
-        return Curve(tuple(self._points), tuple(self._losses), util, used, total)
-
-    def _feed(self, chunk: bytes) -> None:
-        *lines, self._rest = (self._rest + chunk).split(b"\n")
-        if len(self._rest) > LINE_MAX_BYTES:
-            self._rest = b""
-        for line in lines:
-            try:
-                entry = json.loads(line)
-            except ValueError:
-                continue
-            if isinstance(entry, dict):
-                self._take(entry)
-
-    def _take(self, entry: dict[str, Any]) -> None:
-        step, at = entry.get("step"), entry.get("at")
-        if entry.get("event") == "gpu":
-            self._gpu = (
-                number_of(entry.get("util_percent")),
-                number_of(entry.get("used_gib")),
-                number_of(entry.get("total_gib")),
-            )
-        elif isinstance(step, int) and isinstance(at, int | float):
-            self._points.append((float(at), step))
-            loss = number_of(entry.get("loss"))
-            if loss is not None:
-                self._losses.append(loss)
-            del self._points[:-KEPT_POINTS], self._losses[:-KEPT_POINTS]
+        """Return the curve up to the file's last whole line."""
+        for _ in range(READS_AT_ONCE):
+            before = self._reader.latest
+            if self._reader.read(self._path) == before:
+                break
+        latest = self._reader.latest
+        if latest.step is not None and latest.step_at is not None:
+            point = (latest.step_at, latest.step)
+            if not self._points or self._points[-1] != point:
+                self._points.append(point)
+        del self._points[:-PACE_POINTS]
+        use, used, total = gpu_figures(latest.gpus)
+        losses = tuple(loss for _, loss in self._reader.curve.points)
+        return Curve(tuple(self._points), losses, use, used, total)
 
 
-def number_of(value: Any) -> float | None:
-    """Return a metric as a float; the strings "nan", "inf" and "-inf" are what the plugin writes."""
-    if isinstance(value, bool) or value is None:
-        return None
-    if isinstance(value, int | float) or value in ("nan", "inf", "-inf"):
-        return float(value)
-    return None
+def gpu_figures(gpus: tuple[GpuUse, ...]) -> tuple[float | None, float | None, float | None]:
+    """Return (mean use in percent, memory used, memory there) over all GPUs, GiB; None: not told."""
+    use = [gpu.util_percent for gpu in gpus if gpu.util_percent is not None]
+    used = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
+    total = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib is not None]
+    return (
+        sum(use) / len(use) if use else None,
+        sum(used) / 1024 if used else None,
+        sum(total) / 1024 if total else None,
+    )

@@ -9,16 +9,13 @@ from __future__ import annotations
 import fcntl
 import os
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.states import Teardown
-
 if TYPE_CHECKING:
     from orchestrator.opened import Opened
-    from orchestrator.views import JobView
 
 LOCK_NAME = "supervise.lock"
 LOG_NAME = "supervise.log"
@@ -99,41 +96,19 @@ def ensure(home: Path) -> tuple[int, bool]:
     return (pid, False) if pid is not None else (start(home), True)
 
 
-def undriven(job: JobView) -> bool:
-    """Return whether a job needs somebody and has nobody: open, or its machine not proven gone."""
-    if job.supervised_by is not None and holder_lives(job.supervised_by):
-        return False
-    unproven = job.teardown in (Teardown.STILL_BILLING, Teardown.STOPPING, Teardown.SUSPECT)
-    return job.closed_at is None or unproven
-
-
-def holder_lives(holder: str) -> bool:
-    """Return False only for a process of this machine that is certainly dead. `holder`: host:pid:..."""
-    import socket
-
-    host, _, rest = holder.partition(":")
-    pid = rest.split(":")[0]
-    if host != socket.gethostname() or not pid.isdigit():
-        return True
-    try:
-        os.kill(int(pid), 0)
-    except ProcessLookupError:
-        return False
-    except OSError:
-        return True
-    return True
-
-
-def see_that_jobs_are_driven(state: Opened, jobs: Iterable[JobView]) -> None:
+def see_that_jobs_are_driven(state: Opened) -> None:
     """Start the daemon where an open job lost its driver (a crash, a reboot); says so on stderr.
 
-    GPUJOB_SWEEP=off forbids it.
+    Costs one read of the store. GPUJOB_SWEEP=off forbids it.
     """
+    from orchestrator.holder import is_dead
     from orchestrator.opened import err
 
-    lost = [job for job in jobs if undriven(job)]
-    if not lost or not state.sweep or running(state.home.root) is not None:
+    if not state.sweep:
+        return
+    lost = [job_id for job_id, _holder in state.store.waiting("", is_dead)]
+    if not lost or running(state.home.root) is not None:
         return
     pid = start(state.home.root)
-    names = ", ".join(f"#{job.id}" for job in lost[:3]) + (" ..." if len(lost) > 3 else "")
+    names = ", ".join(f"#{job_id}" for job_id in lost[:3]) + (" ..." if len(lost) > 3 else "")
     err(f"nobody was driving {names}: started gpujob supervise (process {pid})")

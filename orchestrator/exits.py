@@ -1,22 +1,27 @@
-"""The exit codes of gpujob, and the one exception that carries one to the top. Data only."""
+"""The exit codes of gpujob with their meanings, and the one exception that carries one to the top.
+
+The numbers are those of `states.py`, where each Reason has its own.
+"""
 
 from __future__ import annotations
 
 from enum import IntEnum
 
+from orchestrator import states
+
 
 class Exit(IntEnum):
-    """What a finished `gpujob` process says by its exit code. `docs/operating.md` repeats the table."""
+    """What a finished `gpujob` process says by its exit code. `docs/operating.md` has the table."""
 
-    OK = 0
-    FAULT = 1  # gpujob itself failed (a bug): says nothing of any job
-    USAGE = 2
-    NO_OFFER = 3
-    NOT_FINISHED = 4
-    STILL_BILLING = 5
-    DATA_GATE = 6
-    ARTIFACTS = 7
-    INTERRUPTED = 130
+    OK = states.EXIT_OK
+    FAULT = states.EXIT_INTERNAL  # gpujob itself failed (a bug): says nothing of any job
+    USAGE = states.EXIT_USAGE
+    NO_OFFER = states.EXIT_NO_OFFER
+    NOT_FINISHED = states.EXIT_JOB_FAILED
+    STILL_BILLING = states.EXIT_STILL_BILLING
+    DATA_GATE = states.EXIT_DATA_REFUSED
+    ARTIFACTS = states.EXIT_NOT_HOME
+    INTERRUPTED = states.EXIT_CANCELLED
 
 
 MEANING: dict[Exit, str] = {
@@ -31,7 +36,7 @@ MEANING: dict[Exit, str] = {
     Exit.INTERRUPTED: "interrupted or cancelled",
 }
 
-# When several apply, the one that costs money or attention first. The rest keep their order.
+# When several apply, the one that needs the person most; usage errors never meet a job's own code.
 PRECEDENCE: tuple[Exit, ...] = (
     Exit.STILL_BILLING,
     Exit.INTERRUPTED,
@@ -54,7 +59,7 @@ def worst(*codes: int) -> Exit:
 class Refused(Exception):  # noqa: N818 - it is an answer to the user, not an error of ours
     """A command that cannot go on, in words for a person: what is wrong, and what to do about it.
 
-    `launched` is True where a machine may exist, so that the message never says "nothing was launched".
+    `launched` is True where a machine may exist: the message then never says "nothing was launched".
     """
 
     def __init__(

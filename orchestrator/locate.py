@@ -13,10 +13,11 @@ from pathlib import Path
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """GPUJOB_HOME, and GPUJOB_DATABASE_URL where it is set."""
+    """GPUJOB_HOME, GPUJOB_DATABASE_URL where it is set, and whether GPUJOB_SWEEP is not off."""
 
     home: Path
     database_url: str | None
+    sweep: bool = True
 
 
 def default_home() -> Path:
@@ -28,13 +29,21 @@ def default_home() -> Path:
 
 def locate(environ: Mapping[str, str], folder: Path) -> Located:
     """Return where the state lies: the environment first, then `.env` in `folder`, then the default."""
-    found = _dotenv(folder / ".env")
-    found.update({name.upper(): text for name, text in environ.items()})
+    found = environment(environ, folder)
     home = found.get("GPUJOB_HOME")
     return Located(
         home=Path(home) if home is not None else default_home(),
         database_url=found.get("GPUJOB_DATABASE_URL"),
+        sweep=found.get("GPUJOB_SWEEP") != "off",
     )
+
+
+def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
+    """Return all variables, those of `.env` in `folder` below the environment's own; names upper."""
+    return {
+        **_dotenv(folder / ".env"),
+        **{name.upper(): text for name, text in environ.items()},
+    }
 
 
 def _dotenv(path: Path) -> dict[str, str]:

@@ -26,6 +26,7 @@ class Opened:
     store: Store
     clock: SystemClock
     screen: Screen
+    sweep: bool  # whether an orphaned job may have a daemon started for it
 
     def now(self) -> float:
         """Return UNIX seconds."""
@@ -34,7 +35,7 @@ class Opened:
 
 @contextmanager
 def opened() -> Iterator[Opened]:
-    """Yield the state named by the environment; closes the store, and sees that open jobs have a driver.
+    """Yield the state named by the environment; closes the store afterwards.
 
     Raises HomeRefused and StoreError, whose words are fit to show.
     """
@@ -46,7 +47,7 @@ def opened() -> Iterator[Opened]:
     home = open_home(located.home, database_url=located.database_url)
     store = Store.open(home.database_url)
     try:
-        yield Opened(home, store, SystemClock(), screen_of(sys.stdout, os.environ))
+        yield Opened(home, store, SystemClock(), screen_of(sys.stdout, os.environ), located.sweep)
     finally:
         store.close()
 

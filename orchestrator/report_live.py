@@ -87,15 +87,16 @@ def remaining_s(live: Live) -> float | None:
 def live_lines(live: Live, screen: Screen) -> list[str]:
     """Return the whole screen of a job that is not over; never wider than the screen."""
     job, attempt = live.job, newest(live.job)
-    lines = still_billing_lines([job], live.now, screen)
+    alarm = still_billing_lines([job], live.now, screen)
     if attempt is None:
-        return [*lines, *field_lines("intent", "being written", screen)]
+        return [*alarm, *field_lines("intent", "being written", screen)]
+    lines: list[str] = []
     for label, text in phases(live):
         lines += field_lines(label, text, screen)
     if attempt.trainer_started_at is not None and job.state is State.RUNNING:
         lines += training_lines(live, screen)
     lines += field_lines("cost", cost_words(live), screen)
-    return lines
+    return [*alarm, *(clip(line, screen.width) for line in lines)]
 
 
 def phases(live: Live) -> list[tuple[str, str]]:

@@ -164,7 +164,12 @@ def clip(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Return `text` broken at blanks into lines of at most `width` columns; long words are kept whole."""
+    """Return `text` broken at blanks into lines of at most `width` columns; long words are kept whole.
+
+    Text that fits keeps its own spacing.
+    """
+    if text.strip() and cells(indent) + cells(text) <= width:
+        return [indent + text]
     lines: list[str] = []
     line = ""
     for word in text.split():

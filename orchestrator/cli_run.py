@@ -1,0 +1,262 @@
+"""Commands that drive jobs: submit, attach, cancel, supervise."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from orchestrator import daemon
+from orchestrator.exits import Exit, Refused, worst
+from orchestrator.opened import Opened, err, opened, out
+from orchestrator.report_text import screen_of
+
+if TYPE_CHECKING:
+    from orchestrator.compose import Parts
+    from orchestrator.report_text import Screen
+    from orchestrator.submit import Plan
+    from orchestrator.views import JobView
+
+
+def submit(
+    job_file: Path, *, yes: bool, detach: bool, dry_run: bool, changes: list[str], as_json: bool
+) -> int:
+    """Read, quote, ask, store, and drive or hand over; returns the job's exit code."""
+    from orchestrator import submit as room
+
+    gc.enable()  # the door switched it off for short commands
+    spec = room.read_job(job_file, changes)
+    with opened() as state:
+        from orchestrator.compose import compose
+
+        transfers = _Transfers()
+        parts = compose(state, listeners=[transfers])
+        planned = room.plan(spec, parts.providers)
+        if dry_run:
+            return _dry_run(planned, state, as_json=as_json)
+        _agree(planned, state, yes=yes, as_json=as_json)
+        if detach:
+            return _detached(planned, state, as_json=as_json)
+        return _in_foreground(planned, state, parts, transfers, as_json=as_json)
+
+
+def _dry_run(planned: Plan, state: Opened, *, as_json: bool) -> int:
+    from orchestrator import report_plan
+    from orchestrator.submit import axolotl_text
+
+    text = axolotl_text(planned.spec, planned.best.offer)
+    if as_json:
+        from orchestrator.report_json import dumps
+
+        out([dumps(report_plan.plan_document(planned, text, state.now()))])
+    else:
+        out(report_plan.dry_run_lines(planned, text, state.screen))
+    return Exit.OK
+
+
+def _agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
+    """Show what is about to be rented and ask; raises Refused where the answer is no."""
+    from orchestrator import report_plan
+    from orchestrator.submit import price_asked, refuse_unasked_spending
+
+    refuse_unasked_spending(planned, yes=yes)
+    screen = _talk_screen(as_json=as_json)
+    lines = [
+        *report_plan.still_billing(state.store, state.now(), screen),
+        *report_plan.offer_lines(planned, screen),
+    ]
+    stream = sys.stderr if as_json else sys.stdout
+    stream.write("\n".join(lines) + "\n")
+    stream.flush()
+    if yes or price_asked(planned.best.offer) == 0:
+        return
+    stream.write(screen.accent(report_plan.question(planned)))
+    stream.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        raise Refused("not agreed.", code=Exit.INTERRUPTED)
+
+
+def _talk_screen(*, as_json: bool) -> Screen:
+    import os
+
+    return screen_of(sys.stderr if as_json else sys.stdout, os.environ)
+
+
+def _detached(planned: Plan, state: Opened, *, as_json: bool) -> int:
+    from orchestrator.submit import store_job
+
+    job_id = store_job(planned, state.store, state.home, now=state.now())
+    pid, started = daemon.ensure(state.home.root)
+    job = state.store.job(job_id, now=state.now())
+    if as_json:
+        from orchestrator.report_json import dumps, submit_document
+
+        out([dumps(submit_document(job, state.now(), detached=True))])
+        return Exit.OK
+    how = "started" if started else "already running"
+    out(
+        [
+            f"{job.name} #{job_id} is in the hands of gpujob supervise (process {pid}, {how}).",
+            *(f"  gpujob {verb} {job_id}" for verb in ("attach", "status", "cancel")),
+        ]
+    )
+    return Exit.OK
+
+
+def _in_foreground(
+    planned: Plan, state: Opened, parts: Parts, transfers: _Transfers, *, as_json: bool
+) -> int:
+    from orchestrator.clock import WakeableClock
+    from orchestrator.drive import Watch, start_driving, watch
+    from orchestrator.signals import Signals
+    from orchestrator.submit import store_job
+    from orchestrator.supervisor import Supervisor
+
+    stream = sys.stderr if as_json else sys.stdout
+    with Signals() as signals:  # before the job is stored, so before anything can be launched
+        job_id = store_job(planned, state.store, state.home, now=state.now())
+        supervisor = Supervisor(parts.runner, WakeableClock(), only={job_id})
+        driven = start_driving(supervisor, signals.wake)
+        one = Watch(
+            state=state,
+            job_id=job_id,
+            stream=stream,
+            screen=_talk_screen(as_json=as_json),
+            signals=signals,
+            driven=driven,
+            transfer=transfers.newest,
+        )
+        code = watch(one)
+    if as_json:
+        from orchestrator.report_json import dumps, submit_document
+
+        job = state.store.job(job_id, now=state.now())
+        out([dumps(submit_document(job, state.now(), detached=job.closed_at is None))])
+    return code
+
+
+class _Transfers:
+    """The newest upload or download that the runner told of."""
+
+    def __init__(self) -> None:
+        self._newest = None
+
+    def __call__(self, happening: object) -> None:
+        """Take what the runner tells; called from its threads."""
+
+    def newest(self) -> None:
+        """Return the transfer that runs now, None where none does."""
+        return self._newest
+
+
+def attach(word: str) -> int:
+    """Show a job until it is over; returns its exit code. Ctrl-C only stops the showing."""
+    from orchestrator.drive import Watch, watch
+    from orchestrator.signals import Signals
+
+    gc.enable()
+    with opened() as state:
+        job_id = state.store.find_job(word)
+        daemon.see_that_jobs_are_driven(state)
+        with Signals() as signals:
+            one = Watch(
+                state=state,
+                job_id=job_id,
+                stream=sys.stdout,
+                screen=state.screen,
+                signals=signals,
+            )
+            return watch(one)
+
+
+def cancel(words: list[str], *, all_jobs: bool, detach: bool) -> int:
+    """Ask for the end of jobs and wait for the proof; 0 when every machine is proven gone."""
+    gc.enable()
+    if bool(words) == all_jobs:
+        raise Refused("name jobs, or give --all", remedy="gpujob ps lists them.")
+    with opened() as state:
+        if all_jobs:
+            ids = [job.id for job in state.store.jobs(now=state.now(), open_only=True)]
+        else:
+            ids = [state.store.find_job(word) for word in words]
+        if not ids:
+            out(["no job is open."])
+        for job_id in dict.fromkeys(ids):
+            asked = state.store.ask_cancel(job_id, now=state.now())
+            err(f"#{job_id}: {'asked to end' if asked else 'over, or asked already'}")
+        if not ids:
+            return Exit.OK
+        daemon.see_that_jobs_are_driven(state)
+        return Exit.OK if detach else _wait_for_the_end(state, list(dict.fromkeys(ids)))
+
+
+def _wait_for_the_end(state: Opened, ids: list[str]) -> int:
+    """Print each job's two outcomes as it closes. Ctrl-C stops the waiting, not the ending."""
+    from orchestrator.drive import LOOK_EVERY_S, is_over
+    from orchestrator.report import headline, still_billing_lines
+    from orchestrator.signals import Signals
+    from orchestrator.states import Teardown
+
+    told: set[str] = set()
+    with Signals() as signals:
+        while ids:
+            now = state.now()
+            for job_id in list(ids):
+                job = state.store.job(job_id, now=now)
+                if is_over(job):
+                    ids.remove(job_id)
+                    out([headline(job, now)])
+                elif job.teardown is Teardown.STILL_BILLING and job_id not in told:
+                    told.add(job_id)
+                    out(still_billing_lines([job], now, state.screen))
+            if signals.interrupts or signals.ended_by is not None:
+                err("stopped waiting; the end goes on.  gpujob ps shows it.")
+                billing = Exit.STILL_BILLING if told & set(ids) else Exit.OK
+                return worst(Exit.INTERRUPTED, billing)
+            if ids:
+                signals.wait(LOOK_EVERY_S)
+    return Exit.OK
+
+
+def supervise(*, until_idle: bool) -> int:
+    """Drive all open jobs until told to stop (TERM, Ctrl-C), or until none is open."""
+    from orchestrator.clock import WakeableClock
+    from orchestrator.compose import compose
+    from orchestrator.drive import start_driving
+    from orchestrator.signals import Signals
+    from orchestrator.supervisor import Supervisor
+
+    gc.enable()
+    with opened() as state, Signals() as signals:
+        try:
+            while True:
+                with daemon.single(state.home.root):
+                    parts = compose(state)
+                    supervisor = Supervisor(
+                        parts.runner, WakeableClock(), forever=not until_idle
+                    )
+                    err(f"supervising {state.home.root}")
+                    driven = start_driving(supervisor, signals.wake)
+                    while driven.thread.is_alive() and not _told_to_stop(signals):
+                        signals.wait(1.0)
+                    supervisor.detach()
+                    driven.thread.join()
+                    if driven.failure:
+                        raise driven.failure[0]
+                # Now that the lock is free, a job stored while we were leaving is ours to see.
+                if _told_to_stop(signals) or not state.store.jobs(now=state.now(), open_only=True):
+                    return Exit.OK
+        except daemon.AlreadyRunning as running:
+            raise Refused(str(running), remedy="One for each GPUJOB_HOME is enough.") from None
+
+
+def _told_to_stop(signals: object) -> bool:
+    return bool(
+        getattr(signals, "interrupts", 0) or getattr(signals, "ended_by", None) is not None
+    )
+
+
+def is_closed(job: JobView) -> bool:
+    """Return whether nothing more will happen to the job."""
+    return job.closed_at is not None

@@ -1,0 +1,87 @@
+"""Where the parts are put together: providers, the way to a machine, the runner. The run path's root.
+
+Only this file knows concrete classes; everything else takes protocols.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.locate import environment
+from orchestrator.opened import Opened
+from orchestrator.settings import Settings, load_settings
+
+if TYPE_CHECKING:
+    from orchestrator.runner import Happening, Listener, Runner
+    from providers.base import Provider
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """What drives jobs."""
+
+    settings: Settings
+    owner: str
+    providers: Mapping[str, Provider]
+    runner: Runner
+
+
+def make_providers(settings: Settings, home: Path) -> dict[str, Provider]:
+    """Return the providers that are set up, by name."""
+    from providers.registry import make_all
+
+    return make_all(home)
+
+
+def compose(state: Opened, *, listeners: Sequence[Listener] = ()) -> Parts:
+    """Return the parts for this home; sets up logging. Raises SettingsRefused, LimitRefusedError."""
+    from orchestrator.home import owner_of
+    from orchestrator.logging import setup
+    from orchestrator.policy import limits_from
+    from orchestrator.runner import Runner
+    from orchestrator.ssh_site import make_ssh_sites
+
+    settings = load_settings()
+    setup(state.home.root, level=settings.log_level)
+    owner = owner_of(state.home, settings.owner)
+    providers = make_providers(settings, state.home.root)
+    runner = Runner(
+        state.store,
+        providers,
+        make_ssh_sites(state.home.root),
+        state.home,
+        state.clock,
+        owner,
+        limits=limits_from(environment(os.environ, Path.cwd())),
+        listeners=[LogTimes(state), *listeners],
+    )
+    return Parts(settings, owner, providers, runner)
+
+
+class LogTimes:
+    """Notes when each part of a log came, for `gpujob logs --since`."""
+
+    def __init__(self, state: Opened) -> None:
+        self._state = state
+        self._last: dict[tuple[str, int], float] = {}
+
+    def __call__(self, happening: Happening) -> None:
+        """Take what the runner tells."""
+        if not happening.log_grew:
+            return
+        from orchestrator.log_index import note
+
+        key = (happening.job_id, happening.attempt)
+        log = self._state.home.log_path(*key)
+        size = log.stat().st_size if log.exists() else 0
+        last = self._last.get(key, 0.0)
+        self._last[key] = note(log, at=self._state.now(), size_bytes=size, last_at=last)
+
+
+def secrets_of(_settings: Any) -> list[str]:
+    """Return the values that must never be written anywhere."""
+    return []
