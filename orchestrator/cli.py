@@ -1,4 +1,4 @@
-"""The command line: parse, call one library function, print. No logic, and no heavy import at the top.
+"""The command line: parse, call one library function, print. No logic, no heavy import at the top.
 
 A command's body lives in `cli_read.py` (what the store knows), `cli_run.py` (what drives jobs) or
 `cli_tools.py` (the rest); each returns the exit code.
@@ -62,7 +62,7 @@ def show_version(value: bool) -> None:
 
 @app.callback()
 def root(
-    version: Annotated[  # noqa: ARG001 - is_eager: its callback has done the work
+    version: Annotated[
         bool, typer.Option("--version", callback=show_version, is_eager=True, help="Say which.")
     ] = False,
 ) -> None:
@@ -70,7 +70,7 @@ def root(
 
 
 @app.command()
-def submit(
+def submit(  # noqa: PLR0917 - typer gives options by name
     job_file: JobFile,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
     detach: Annotated[

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.exits import Exit, Refused
-from orchestrator.opened import Opened, err, opened
+from orchestrator.opened import err, looked
 
 if TYPE_CHECKING:
+    from orchestrator.opened import Looked
     from orchestrator.views import JobView
 
 LOOK_EVERY_S = 1.0  # how often the store is asked whether a followed job is over
@@ -22,7 +23,7 @@ SINCE = re.compile(r"(\d+(?:\.\d+)?)([smhd])")
 
 def logs(word: str, *, follow: bool, since: str | None, attempt: int | None) -> int:
     """Print the log; with `follow`, go on through later attempts until the job is over; exit 0."""
-    with opened() as state:
+    with looked() as state:
         now = state.now()
         job = state.store.job(state.store.find_job(word), now=now)
         moment = None if since is None else moment_of(since, now)
@@ -80,7 +81,7 @@ def _blocks(path: Path, offset: int) -> Iterable[bytes]:
             yield block
 
 
-def _follow(state: Opened, job: JobView, number: int, offset: int, *, only: int | None) -> None:
+def _follow(state: Looked, job: JobView, number: int, offset: int, *, only: int | None) -> None:
     from orchestrator.logs import follow
 
     while True:
@@ -94,7 +95,7 @@ def _follow(state: Opened, job: JobView, number: int, offset: int, *, only: int 
         err(f"-- attempt {number} --")
 
 
-def _over(state: Opened, job_id: str, number: int) -> Callable[[], bool]:
+def _over(state: Looked, job_id: str, number: int) -> Callable[[], bool]:
     """Return a test for "no more bytes will come", which asks the store once a second."""
     last = [float("-inf"), False]
 
@@ -108,7 +109,7 @@ def _over(state: Opened, job_id: str, number: int) -> Callable[[], bool]:
     return over
 
 
-def _pour(blocks: Iterable[bytes], state: Opened) -> None:
+def _pour(blocks: Iterable[bytes], state: Looked) -> None:
     """Write bytes as they are into a pipe or file; on a terminal as text that cannot act on it."""
     if not state.screen.tty:
         for block in blocks:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from orchestrator.daemon import see_that_jobs_are_driven
 from orchestrator.exits import Exit
-from orchestrator.opened import opened, out
+from orchestrator.opened import looked, out
 
 if TYPE_CHECKING:
     from orchestrator.views import JobView
@@ -16,7 +16,7 @@ SHOWN_CLOSED_S = 7 * 86_400.0  # `ps` without --all leaves out jobs closed longe
 
 def ps(*, all_jobs: bool, as_json: bool) -> int:
     """Print the jobs, newest first; exit 0."""
-    with opened() as state:
+    with looked() as state:
         now = state.now()
         jobs = state.store.jobs(now=now)
         if not all_jobs:
@@ -24,11 +24,11 @@ def ps(*, all_jobs: bool, as_json: bool) -> int:
         if as_json:
             from orchestrator.report_json import dumps, ps_document
 
-            out([dumps(ps_document(jobs, now))])
+            out([dumps(ps_document(jobs, now, state.store.strays()))])
         else:
             from orchestrator.report import ps_lines
 
-            out(ps_lines(jobs, now, state.screen))
+            out(ps_lines(jobs, now, state.screen, state.store.strays()))
         see_that_jobs_are_driven(state)
     return Exit.OK
 
@@ -42,7 +42,7 @@ def _recent(job: JobView, now: float) -> bool:
 
 def status(word: str, *, exit_code: bool, events: bool, as_json: bool) -> int:
     """Print one job; exit 0, or the job's own code where asked (0 while it runs)."""
-    with opened() as state:
+    with looked() as state:
         now = state.now()
         job = state.store.job(state.store.find_job(word), now=now)
         journal = state.store.events(job.id) if events else None
@@ -58,7 +58,7 @@ def status(word: str, *, exit_code: bool, events: bool, as_json: bool) -> int:
 
             lines = status_lines(job, now, state.screen)
             if journal is not None:
-                lines += ["", *event_lines([event_body(e) for e in journal], state.screen)]
+                lines += ["", *event_lines([event_body(e) for e in journal], now, state.screen)]
             out(lines)
         see_that_jobs_are_driven(state)
     return job.exit_code or Exit.OK if exit_code else Exit.OK
@@ -71,13 +71,11 @@ def event_body(entry: Any) -> dict[str, Any]:
     return event_document(entry)
 
 
-def cost(*, by: str, form: str) -> int:
+def cost(*, by: Literal["job", "day", "provider"], form: str) -> int:
     """Print what was spent; exit 0."""
-    from orchestrator.ledger import totals
-
-    with opened() as state:
+    with looked() as state:
         now = state.now()
-        rows = totals(state.store, by, now=now)
+        rows = state.store.totals(by, now=now)
         names = {job.id: job.name for job in state.store.jobs(now=now)} if by == "job" else {}
         if form == "table":
             from orchestrator.report_cost import cost_lines

@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING
 
 from orchestrator import daemon
 from orchestrator.exits import Exit, Refused, worst
-from orchestrator.opened import Opened, err, opened, out
+from orchestrator.opened import err, opened, out
 from orchestrator.report_text import screen_of
 
 if TYPE_CHECKING:
     from orchestrator.compose import Parts
+    from orchestrator.opened import Opened
     from orchestrator.report_text import Screen
     from orchestrator.submit import Plan
     from orchestrator.views import JobView
@@ -26,13 +27,13 @@ def submit(
     from orchestrator import submit as room
 
     gc.enable()  # the door switched it off for short commands
-    spec = room.read_job(job_file, changes)
+    loaded = room.read_job(job_file, changes)
     with opened() as state:
         from orchestrator.compose import compose
 
         transfers = _Transfers()
         parts = compose(state, listeners=[transfers])
-        planned = room.plan(spec, parts.providers)
+        planned = room.plan(loaded, parts.providers)
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
         _agree(planned, state, yes=yes, as_json=as_json)
@@ -63,7 +64,7 @@ def _agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
     refuse_unasked_spending(planned, yes=yes)
     screen = _talk_screen(as_json=as_json)
     lines = [
-        *report_plan.still_billing(state.store, state.now(), screen),
+        *report_plan.billing_first(state.store.still_billing(now=state.now()), state.now(), screen),
         *report_plan.offer_lines(planned, screen),
     ]
     stream = sys.stderr if as_json else sys.stdout
@@ -233,9 +234,7 @@ def supervise(*, until_idle: bool) -> int:
             while True:
                 with daemon.single(state.home.root):
                     parts = compose(state)
-                    supervisor = Supervisor(
-                        parts.runner, WakeableClock(), forever=not until_idle
-                    )
+                    supervisor = Supervisor(parts.runner, WakeableClock(), forever=not until_idle)
                     err(f"supervising {state.home.root}")
                     driven = start_driving(supervisor, signals.wake)
                     while driven.thread.is_alive() and not _told_to_stop(signals):
@@ -252,9 +251,7 @@ def supervise(*, until_idle: bool) -> int:
 
 
 def _told_to_stop(signals: object) -> bool:
-    return bool(
-        getattr(signals, "interrupts", 0) or getattr(signals, "ended_by", None) is not None
-    )
+    return bool(getattr(signals, "interrupts", 0) or getattr(signals, "ended_by", None) is not None)
 
 
 def is_closed(job: JobView) -> bool:

@@ -54,9 +54,15 @@ def _say(message: str, remedy: str, code: Exit, argv: Sequence[str], *, launched
     nothing = bool(argv) and argv[0] in LAUNCHING and not launched
     lines.append(f"nothing was launched.   (exit {code})" if nothing else f"(exit {code})")
     _err(redact("\n".join(lines)) + "\n")
-    if "--json" in argv and code is not Exit.INTERRUPTED:
+    if "--json" in argv and not _answered():
         _document(redact(message), code, redact(remedy))
     return int(code)
+
+
+def _answered() -> bool:
+    """Return whether the command printed its one document before it failed."""
+    module = sys.modules.get("orchestrator.opened")
+    return module is not None and module.printed[0] > 0
 
 
 def _document(message: str, code: Exit, remedy: str) -> None:
@@ -78,8 +84,13 @@ def _usage(error: BaseException, argv: Sequence[str]) -> int:
         return int(Exit.USAGE)
     path = context.command_path if context is not None else "gpujob"
     message = str(error.format_message())  # type: ignore[attr-defined]
-    return _say(f"{path}: {message}", f"{path} --help lists what it takes.", Exit.USAGE, argv,
-                launched=False)
+    return _say(
+        f"{path}: {message}",
+        f"{path} --help lists what it takes.",
+        Exit.USAGE,
+        argv,
+        launched=False,
+    )
 
 
 def _fault(error: BaseException, argv: Sequence[str]) -> int:
@@ -89,9 +100,11 @@ def _fault(error: BaseException, argv: Sequence[str]) -> int:
     what = redact(str(error)).splitlines()[0][:200] if str(error) else "no message"
     path = _crash_file(error, argv)
     where = f"  Details, secrets masked: {path}" if path else ""
-    _err(f"gpujob failed: {kind}: {what}\n{where}\n" if where else f"gpujob failed: {kind}: {what}\n")
-    _err(f"jobs already running are not touched by this; gpujob ps shows them.   (exit {Exit.FAULT})\n")
-    if "--json" in argv:
+    _err(
+        f"gpujob failed: {kind}: {what}\n{where}\n" if where else f"gpujob failed: {kind}: {what}\n"
+    )
+    _err(f"running jobs are not touched by this; gpujob ps shows them.   (exit {Exit.FAULT})\n")
+    if "--json" in argv and not _answered():
         _document(f"gpujob failed: {kind}: {what}", Exit.FAULT, f"{path or ''}")
     return int(Exit.FAULT)
 

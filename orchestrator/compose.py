@@ -1,4 +1,4 @@
-"""Where the parts are put together: providers, the way to a machine, the runner. The run path's root.
+"""Where the parts are put together: providers, the way to a machine, the runner.
 
 Only this file knows concrete classes; everything else takes protocols.
 """
@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.locate import environment
-from orchestrator.opened import Opened
 from orchestrator.settings import Settings, load_settings
 
 if TYPE_CHECKING:
+    from orchestrator.opened import Opened
     from orchestrator.runner import Happening, Listener, Runner
     from providers.base import Provider
 
@@ -38,7 +38,7 @@ def make_providers(settings: Settings, home: Path) -> dict[str, Provider]:
 
 
 def compose(state: Opened, *, listeners: Sequence[Listener] = ()) -> Parts:
-    """Return the parts for this home; sets up logging. Raises SettingsRefused, LimitRefusedError."""
+    """Return the parts for this home; sets up logging. Raises SettingsRefused, LimitRefused."""
     from orchestrator.home import owner_of
     from orchestrator.logging import setup
     from orchestrator.policy import limits_from

@@ -36,7 +36,7 @@ class CurveReader:
 
 
 def gpu_figures(gpus: tuple[GpuUse, ...]) -> tuple[float | None, float | None, float | None]:
-    """Return (mean use in percent, memory used, memory there) over all GPUs, GiB; None: not told."""
+    """Return (mean use in percent, GiB used, GiB there) over all GPUs; None: not told."""
     use = [gpu.util_percent for gpu in gpus if gpu.util_percent is not None]
     used = [gpu.memory_used_mib for gpu in gpus if gpu.memory_used_mib is not None]
     total = [gpu.memory_total_mib for gpu in gpus if gpu.memory_total_mib is not None]

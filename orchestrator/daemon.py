@@ -1,7 +1,7 @@
 """The daemon beside the user, seen from outside: whether `gpujob supervise` runs, and starting it.
 
-One for each home, held by a file lock that the kernel drops with the process, so that no stale pid file
-can ever stand in the way.
+One for each home, held by a file lock that the kernel drops with the process, so that no stale pid
+file can ever stand in the way.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from orchestrator.opened import Opened
+    from orchestrator.opened import Looked
 
 LOCK_NAME = "supervise.lock"
 LOG_NAME = "supervise.log"
@@ -96,7 +96,7 @@ def ensure(home: Path) -> tuple[int, bool]:
     return (pid, False) if pid is not None else (start(home), True)
 
 
-def see_that_jobs_are_driven(state: Opened) -> None:
+def see_that_jobs_are_driven(state: Looked) -> None:
     """Start the daemon where an open job lost its driver (a crash, a reboot); says so on stderr.
 
     Costs one read of the store. GPUJOB_SWEEP=off forbids it.
@@ -106,7 +106,7 @@ def see_that_jobs_are_driven(state: Opened) -> None:
 
     if not state.sweep:
         return
-    lost = [job_id for job_id, _holder in state.store.waiting("", is_dead)]
+    lost = [job_id for job_id, _holder in state.waiting("", is_dead)]
     if not lost or running(state.home.root) is not None:
         return
     pid = start(state.home.root)

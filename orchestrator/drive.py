@@ -1,7 +1,7 @@
 """Watching one job to its end: the live screen, Ctrl-C, and letting go. Used by submit and attach.
 
-A foreground `submit` also drives the job: its supervisor runs in a thread beside, and this loop only
-reads the store. So what is shown is always what is written.
+A foreground `submit` also drives the job: its supervisor runs in a thread beside, and this loop
+only reads the store. So what is shown is always what is written.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, TextIO
 from orchestrator import daemon
 from orchestrator.curve import CurveReader
 from orchestrator.exits import Exit, worst
-from orchestrator.opened import Opened, err
+from orchestrator.opened import err
 from orchestrator.paint import Painter
 from orchestrator.report_live import (
     Curve,
@@ -32,6 +32,7 @@ from orchestrator.signals import Signals
 from orchestrator.states import Reason, Teardown
 
 if TYPE_CHECKING:
+    from orchestrator.opened import Looked
     from orchestrator.supervisor import Supervisor
     from orchestrator.views import JobView
 
@@ -52,7 +53,7 @@ class Driven:
 class Watch:
     """One job on one screen. `driven` is None where another process drives it (attach)."""
 
-    state: Opened
+    state: Looked
     job_id: str
     stream: TextIO
     screen: Screen
@@ -69,7 +70,7 @@ class Watch:
 
 
 def start_driving(supervisor: Supervisor, on_end: Callable[[], None]) -> Driven:
-    """Run a supervisor in a thread of its own; `on_end` is called in that thread when it is over."""
+    """Run a supervisor in a thread of its own; `on_end` is called there when it is over."""
     failure: list[BaseException] = []
 
     def run() -> None:
@@ -131,6 +132,7 @@ def _show(one: Watch, before: Live | None, live: Live) -> None:
 
 
 def is_over(job: JobView) -> bool:
+    """Return whether nothing more will happen to the job: closed, and no machine left to end."""
     return job.closed_at is not None and job.teardown not in (
         Teardown.STILL_BILLING,
         Teardown.STOPPING,

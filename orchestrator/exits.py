@@ -59,7 +59,8 @@ def worst(*codes: int) -> Exit:
 class Refused(Exception):  # noqa: N818 - it is an answer to the user, not an error of ours
     """A command that cannot go on, in words for a person: what is wrong, and what to do about it.
 
-    `launched` is True where a machine may exist: the message then never says "nothing was launched".
+    `launched` is True where a machine may exist: the message then never says "nothing was
+    launched".
     """
 
     def __init__(

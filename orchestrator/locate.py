@@ -1,7 +1,8 @@
 """Where the state of gpujob lies, found in a few milliseconds.
 
-`ps`, `status`, `cost` and `logs` need two of the settings and none of pydantic's validation, whose import
-alone would take half of their time. tests/unit/test_settings.py holds that both readings agree.
+`ps`, `status`, `cost` and `logs` need two of the settings and none of pydantic's validation, whose
+import alone would take half of their time. tests/unit/test_settings.py holds that both readings
+agree.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ def default_home() -> Path:
 
 
 def locate(environ: Mapping[str, str], folder: Path) -> Located:
-    """Return where the state lies: the environment first, then `.env` in `folder`, then the default."""
+    """Return where the state lies: by the environment, else `.env`, else the default."""
     found = environment(environ, folder)
     home = found.get("GPUJOB_HOME")
     return Located(
@@ -39,7 +40,7 @@ def locate(environ: Mapping[str, str], folder: Path) -> Located:
 
 
 def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return all variables, those of `.env` in `folder` below the environment's own; names upper."""
+    """Return all variables, upper case; the environment's own win over `.env` in `folder`."""
     return {
         **_dotenv(folder / ".env"),
         **{name.upper(): text for name, text in environ.items()},

@@ -1,4 +1,4 @@
-"""When each part of a pulled log came: what `gpujob logs --since` needs, since the bytes carry no times.
+"""When each part of a pulled log came: what `gpujob logs --since` needs, bytes carrying no times.
 
 Beside the log lies a text file of lines "<UNIX seconds> <bytes so far>", appended after each pull.
 """

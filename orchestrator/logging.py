@@ -1,7 +1,7 @@
 """Logs of gpujob itself: one JSON file a job, warnings on stderr, and no secret in either.
 
-The training's log is another thing (`gpujob logs`). Everything, structlog or the standard library's, goes
-through `redact`; call `setup` once a process, before the first thread starts.
+The training's log is another thing (`gpujob logs`). Everything, structlog or the standard
+library's, goes through `redact`; call `setup` once a process, before the first thread starts.
 """
 
 from __future__ import annotations
@@ -71,7 +71,11 @@ Shared = Callable[[Any, str, MutableMapping[str, Any]], Any]
 
 
 def setup(
-    folder: Path, *, level: str = "info", console: TextIO | None = None, console_level: str = "warning"
+    folder: Path,
+    *,
+    level: str = "info",
+    console: TextIO | None = None,
+    console_level: str = "warning",
 ) -> None:
     """Send JSON to the files below `folder` and words to the console. Replaces earlier settings."""
     shared: list[Shared] = [

@@ -1,4 +1,4 @@
-"""What is for hire against what is wanted: quotes in order of price, and one reason for each that lost.
+"""What is for hire against what is wanted: quotes by price, and one reason for each that lost.
 
 Pure. The order of the offers never changes the answer; ties are broken by provider and key.
 """
@@ -33,7 +33,7 @@ class Requirement:
 
 @dataclass(frozen=True, slots=True)
 class Quote:
-    """An offer that will do, and what the whole job is expected to cost on it (None: not yet known)."""
+    """An offer that will do, and what the whole job may cost on it (None: not yet known)."""
 
     offer: Offer
     expected_usd: Decimal | None = None
@@ -78,7 +78,7 @@ def why_not(requirement: Requirement, offer: Offer) -> str | None:
 
 
 def same_gpu(wanted: str, have: str) -> bool:
-    """Return whether two spellings name one card: "rtx4090", "RTX 4090", "NVIDIA GeForce RTX 4090"."""
+    """Return whether two spellings name one card: "rtx4090", "NVIDIA GeForce RTX 4090"."""
     return _plain(wanted) == _plain(have)
 
 
@@ -137,9 +137,7 @@ def _spot(need: Requirement, offer: Offer) -> str | None:
 def _price(need: Requirement, offer: Offer) -> str | None:
     limit = need.max_price_usd_per_hour
     if limit is not None and offer.price_usd_per_hour > limit:
-        return (
-            f"costs ${offer.price_usd_per_hour}/h, above gpu.max_price_usd_per_hour ${limit}"
-        )
+        return f"costs ${offer.price_usd_per_hour}/h, above gpu.max_price_usd_per_hour ${limit}"
     return None
 
 

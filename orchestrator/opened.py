@@ -4,26 +4,57 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
 
 from orchestrator.clock import SystemClock
 from orchestrator.report_text import Screen, screen_of
 
 if TYPE_CHECKING:
     from orchestrator.home import Home
+    from orchestrator.ledger import By, Total
     from orchestrator.store import Store
+    from orchestrator.store_rows import Recorded, Stray
+    from orchestrator.views import JobView
+
+Waiting = Callable[[str, Callable[[str], bool]], list[tuple[str, str]]]
+
+
+class Reader(Protocol):
+    """What a reading command asks of the store; `Store` and `QuickStore` both have it."""
+
+    def jobs(self, *, now: float, open_only: bool = False) -> list[JobView]:
+        """Return the jobs that are not hidden, newest first."""
+
+    def job(self, job_id: str, *, now: float) -> JobView:
+        """Return one job as it stands at `now`."""
+
+    def find_job(self, word: str) -> str:
+        """Return the id that a person's word names."""
+
+    def events(self, job_id: str, *, after: int = 0) -> list[Recorded]:
+        """Return a job's journal."""
+
+    def totals(self, by: By = "job", *, now: float) -> list[Total]:
+        """Return what was spent."""
+
+    def strays(self) -> list[Stray]:
+        """Return machines that no job explains."""
+
+
+StoreT_co = TypeVar("StoreT_co", covariant=True)
 
 
 @dataclass(frozen=True, slots=True)
-class Opened:
-    """What a reading command works with. `screen` is stdout's."""
+class State(Generic[StoreT_co]):
+    """What a command works with. `screen` is stdout's."""
 
     home: Home
-    store: Store
+    store: StoreT_co
+    waiting: Waiting
     clock: SystemClock
     screen: Screen
     sweep: bool  # whether an orphaned job may have a daemon started for it
@@ -33,28 +64,61 @@ class Opened:
         return self.clock.now()
 
 
-@contextmanager
-def opened() -> Iterator[Opened]:
-    """Yield the state named by the environment; closes the store afterwards.
+if TYPE_CHECKING:
+    Looked = State[Reader]  # for commands that only read
+    Opened = State[Store]  # for those that write
 
-    Raises HomeRefused and StoreError, whose words are fit to show.
-    """
+
+def _located() -> tuple[Home, bool]:
     from orchestrator.home import open_home
     from orchestrator.locate import locate
-    from orchestrator.store import Store
 
     located = locate(os.environ, Path.cwd())
-    home = open_home(located.home, database_url=located.database_url)
+    return open_home(located.home, database_url=located.database_url), located.sweep
+
+
+@contextmanager
+def looked() -> Iterator[Looked]:
+    """Yield the state for reading, by the quick way where there is one.
+
+    Raises HomeRefused, StoreError and Refused, whose words are fit to show.
+    """
+    from orchestrator.store_quick import open_quick
+
+    home, sweep = _located()
+    quick = open_quick(home.database_url)
+    if quick is None:
+        with opened() as state:
+            yield state
+        return
+    try:
+        screen = screen_of(sys.stdout, os.environ)
+        yield State(home, quick, quick.waiting, SystemClock(), screen, sweep)
+    finally:
+        quick.close()
+
+
+@contextmanager
+def opened() -> Iterator[Opened]:
+    """Yield the state for reading and writing. Raises HomeRefused and StoreError."""
+    from orchestrator.store import Store
+
+    home, sweep = _located()
     store = Store.open(home.database_url)
     try:
-        yield Opened(home, store, SystemClock(), screen_of(sys.stdout, os.environ), located.sweep)
+        screen = screen_of(sys.stdout, os.environ)
+        yield State(home, store, store.journal.waiting, SystemClock(), screen, sweep)
     finally:
         store.close()
+
+
+printed = [0]  # how many answers went to stdout: one --json command gives one document
 
 
 def out(lines: list[str]) -> None:
     """Print data: stdout, one write."""
     if lines:
+        printed[0] += 1
         sys.stdout.write("\n".join(lines) + "\n")
         sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""Painting a live screen: on a terminal over itself, elsewhere as lines. The only effect of the reports.
+"""Painting a live screen: on a terminal over itself, elsewhere as lines. The reports' only effect.
 
 A terminal that is gone (closed window, broken pipe) ends the painting, never the job.
 """

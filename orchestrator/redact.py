@@ -5,15 +5,18 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 
-# Shapes of credentials, so that one we never heard of is still not written down. Sources: the vendors'
-# documented prefixes (Hugging Face hf_, RunPod rpa_, AWS AKIA/ASIA, GitHub gh?_), and HTTP's Bearer.
+# Shapes of credentials, so that one we never heard of is still not written down. Sources: the
+# vendors' documented prefixes (Hugging Face hf_, RunPod rpa_, AWS AKIA/ASIA, GitHub gh?_), and
+# HTTP's Bearer.
 SHAPES = (
     re.compile(r"\bhf_[A-Za-z0-9]{16,}"),
     re.compile(r"\brpa_[A-Za-z0-9]{16,}"),
     re.compile(r"\b(?:AKIA|ASIA)[A-Z0-9]{16}\b"),
     re.compile(r"\bgh[opsu]_[A-Za-z0-9]{20,}"),
     re.compile(r"(?i)\bbearer\s+[A-Za-z0-9._~+/=-]{8,}"),
-    re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.S),
+    re.compile(
+        r"-----BEGIN [A-Z ]*PRIVATE KEY-----.*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL
+    ),
     re.compile(r"(?<=://)[^/\s:@]+:[^/\s:@]+(?=@)"),  # user:password in a URL
 )
 MASK = "***"

@@ -1,9 +1,10 @@
-"""What a person reads about jobs: the list, one job, and what still costs money. Views in, lines out."""
+"""What a person reads about jobs: the list, one job, what still costs. Views in, lines out."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from decimal import Decimal
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.report_text import (
     Column,
@@ -19,6 +20,9 @@ from orchestrator.report_text import (
 )
 from orchestrator.states import ENDINGS, Outcome, State, Teardown
 from orchestrator.views import AttemptView, JobView
+
+if TYPE_CHECKING:
+    from orchestrator.store_rows import Stray
 
 LABEL_WIDTH = 10  # of the words that open the lines of one job
 
@@ -44,9 +48,11 @@ PS_COLUMNS = (
 )
 
 
-def ps_lines(jobs: Sequence[JobView], now: float, screen: Screen) -> list[str]:
+def ps_lines(
+    jobs: Sequence[JobView], now: float, screen: Screen, strays: Sequence[Stray] = ()
+) -> list[str]:
     """Return what costs money although it should not, then one line a job, newest first."""
-    lines = still_billing_lines(jobs, now, screen)
+    lines = still_billing_lines(jobs, now, screen) + stray_lines(strays, now, screen)
     if not jobs:
         return [*lines, "no jobs yet.  gpujob init writes a job file; gpujob submit runs it."]
     rows = [_ps_row(job, now) for job in jobs]
@@ -136,15 +142,14 @@ def still_billing_lines(jobs: Iterable[JobView], now: float, screen: Screen) -> 
     return lines
 
 
-def _billing_block(
-    job: JobView, attempt: AttemptView, now: float, screen: Screen
-) -> list[str]:
+def _billing_block(job: JobView, attempt: AttemptView, now: float, screen: Screen) -> list[str]:
     asked = attempt.terminate_first_asked_at or attempt.deadline_at
     wasted = attempt.price_usd_per_hour * _hours(now - asked)
     machine = attempt.instance_id or f"label {attempt.label}"
     head = (
         f"STILL BILLING   {harmless(job.name)} #{job.id}   {machine}   "
-        f"{money(attempt.price_usd_per_hour)}/h   since {moment(asked, now)}, {money(wasted)} so far"
+        f"{money(attempt.price_usd_per_hour)}/h   "
+        f"since {moment(asked, now)}, {money(wasted)} so far"
     )
     why = harmless(attempt.terminate_error) or "asked to end, not proven gone"
     calls = f"{attempt.terminate_calls} terminate calls"
@@ -161,6 +166,33 @@ def _billing_block(
     lines = [screen.accent(line) for line in lines]
     for text in (f"{attempt.provider}, {calls}: {why}", retry, hand):
         lines += wrap(text, screen.width, "  ")
+    return lines
+
+
+def stray_lines(strays: Iterable[Stray], now: float, screen: Screen) -> list[str]:
+    """Return the machines that the newest sweep found and no job explains."""
+    lines: list[str] = []
+    for stray in strays:
+        price = f"   ${stray.price_usd_per_hour}/h" if stray.price_usd_per_hour else ""
+        head = f"STRAY   {stray.provider} {harmless(stray.instance_id)}{price}"
+        lines.append(screen.accent(clip(head, screen.width)))
+        text = (
+            f"named {harmless(stray.label)}, {stray.kind}, seen since "
+            f"{moment(stray.first_seen_at, now)}; gpujob sweep --unknown end ends it, "
+            "--unknown adopt makes it a job again."
+        )
+        lines += wrap(text, screen.width, "  ")
+    return lines
+
+
+def event_lines(events: Sequence[dict[str, Any]], now: float, screen: Screen) -> list[str]:
+    """Return the journal, one line an event: when, which attempt, what, and its fields."""
+    lines = []
+    for event in events:
+        data = "  ".join(f"{k}={v}" for k, v in event["data"].items() if v not in (None, "", []))
+        attempt = f"{event['attempt']}" if event["attempt"] else "-"
+        text = f"{moment(event['at_unix_s'], now)}  {attempt}  {event['event']}  {harmless(data)}"
+        lines.append(clip(text.rstrip(), screen.width))
     return lines
 
 
@@ -190,10 +222,8 @@ def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
 
 
 def headline(job: JobView, now: float) -> str:
-    """Return "support-tone #3f2a   training SUCCEEDED   machine GONE (proven 15:52:09, 2 reads)"."""
-    return (
-        f"{harmless(job.name)} #{job.id}   training {job.outcome}   {machine_claim(job, now)}"
-    )
+    """Return "tone #3f2a   training SUCCEEDED   machine GONE (proven 15:52:09, 2 reads)"."""
+    return f"{harmless(job.name)} #{job.id}   training {job.outcome}   {machine_claim(job, now)}"
 
 
 def field_lines(label: str, text: str, screen: Screen) -> list[str]:

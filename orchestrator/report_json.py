@@ -1,12 +1,14 @@
 """The documents behind every `--json`: views in, plain dicts out. docs/json.md lists every key.
 
-A document has `schema`, which grows only when a key is removed or changes its meaning; new keys may come
-at any time. Moments are UNIX seconds, lengths of time are seconds, money is a string with six decimals.
+A document has `schema`, which grows only when a key is removed or changes its meaning; new keys
+may come at any time. Moments are UNIX seconds, lengths of time are seconds, money is a string with
+six decimals.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import Decimal
 from typing import Any
 
 from orchestrator.exits import Exit
@@ -18,16 +20,17 @@ SCHEMA = 1
 
 
 def document(kind: str, now: float, **body: Any) -> dict[str, Any]:
-    """Return the frame that every answer shares: its schema, what it is, and the moment it speaks of."""
+    """Return the frame of every answer: its schema, what it is, and the moment it speaks of."""
     return {"schema": SCHEMA, "kind": kind, "at_unix_s": now, **body}
 
 
-def ps_document(jobs: Sequence[JobView], now: float) -> dict[str, Any]:
-    """Return the answer of `gpujob ps --json`."""
+def ps_document(jobs: Sequence[JobView], now: float, strays: Sequence[Any] = ()) -> dict[str, Any]:
+    """Return the answer of `gpujob ps --json`. strays: machines that no job explains."""
     return document(
         "ps",
         now,
         still_billing=still_billing(jobs, now),
+        strays=[stray_body(stray) for stray in strays],
         jobs=[job_summary(job, now) for job in jobs],
     )
 
@@ -49,6 +52,21 @@ def status_document(job: JobView, now: float) -> dict[str, Any]:
 def submit_document(job: JobView, now: float, *, detached: bool) -> dict[str, Any]:
     """Return the answer of `gpujob submit --json`: the job as it was when gpujob let go of it."""
     return {**status_document(job, now), "kind": "submit", "detached": detached}
+
+
+def stray_body(stray: Any) -> dict[str, Any]:
+    """Return one machine that the newest sweep found and no job explains."""
+    price = stray.price_usd_per_hour
+    return {
+        "provider": stray.provider,
+        "instance_id": stray.instance_id,
+        "label": stray.label,
+        "kind": stray.kind,
+        "first_seen_at_unix_s": stray.first_seen_at,
+        "last_seen_at_unix_s": stray.last_seen_at,
+        "price_usd_per_hour": None if price is None else exact_money(Decimal(price)),
+        "deadline_at_unix_s": stray.deadline_at,
+    }
 
 
 def still_billing(jobs: Iterable[JobView], now: float) -> list[dict[str, Any]]:
@@ -74,7 +92,7 @@ def still_billing(jobs: Iterable[JobView], now: float) -> list[dict[str, Any]]:
 
 
 def job_summary(job: JobView, now: float) -> dict[str, Any]:
-    """Return one job as `ps` lists it. The keys of the newest attempt are null before the first one."""
+    """Return one job as `ps` lists it. Keys of the newest attempt are null before the first one."""
     attempt = job.attempts[-1] if job.attempts else None
     ending = None if job.reason is None else ENDINGS[job.reason]
     return {
@@ -153,6 +171,20 @@ def attempt_body(attempt: AttemptView) -> dict[str, Any]:
     }
 
 
+def event_document(entry: Any) -> dict[str, Any]:
+    """Return one entry of the journal: its fields beside what it is."""
+    from orchestrator import codec
+
+    fields = codec.encode(entry.event)
+    return {
+        "seq": entry.seq,
+        "attempt": entry.attempt,
+        "at_unix_s": entry.at,
+        "event": type(entry.event).__name__,
+        "data": {name: value for name, value in fields.items() if name != "at"},
+    }
+
+
 def refusal_document(message: str, code: Exit, now: float, *, remedy: str) -> dict[str, Any]:
     """Return the answer of a `--json` command that could not answer."""
     return document(
@@ -168,7 +200,7 @@ def finite(value: float | None) -> float | str | None:
 
 
 def dumps(body: Mapping[str, Any]) -> str:
-    """Return the document as text: indented, keys in their written order, ASCII only, no bare NaN."""
+    """Return the document as text: indented, keys in their order, ASCII only, no bare NaN."""
     import json
 
     return json.dumps(body, indent=2, allow_nan=False, default=str)

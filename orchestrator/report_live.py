@@ -1,7 +1,7 @@
 """The screen of a running job: what is known now, as lines. A view and a few figures in, text out.
 
-On a terminal the lines are painted over each other; elsewhere `plain_lines` gives the same text once per
-change. Painting itself is `orchestrator/paint.py`.
+On a terminal the lines are painted over each other; elsewhere `plain_lines` gives the same text
+once per change. Painting itself is `orchestrator/paint.py`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Transfer:
 
 @dataclass(frozen=True, slots=True)
 class Curve:
-    """What the metrics file told so far: progress as (moment, step), losses, the newest GPU figures."""
+    """What the metrics file told so far: progress as (moment, step), losses, newest GPU figures."""
 
     points: tuple[tuple[float, int], ...] = ()
     losses: tuple[float, ...] = ()
@@ -129,15 +129,11 @@ def phases(live: Live) -> list[tuple[str, str]]:
             rows.append(_phase("collect", attempt.trainer_exited_at, None, live, words))
     if attempt.terminate_first_asked_at is not None:
         words = f"asked {attempt.terminate_calls} times, absence read {attempt.absence_reads} times"
-        rows.append(
-            _phase("stop", attempt.terminate_first_asked_at, attempt.gone_at, live, words)
-        )
+        rows.append(_phase("stop", attempt.terminate_first_asked_at, attempt.gone_at, live, words))
     return [(label, text) for label, text in rows if text]
 
 
-def _phase(
-    label: str, start: float, end: float | None, live: Live, words: str
-) -> tuple[str, str]:
+def _phase(label: str, start: float, end: float | None, live: Live, words: str) -> tuple[str, str]:
     over = end is not None or live.job.state is State.CLOSED
     took = duration((end or live.now) - start)
     return label, harmless(f"{words}  {took}" if over else f"{words} ...  {took}")
@@ -157,7 +153,7 @@ def _preparing_words(attempt: AttemptView, transfer: Transfer | None) -> str:
 
 
 def training_lines(live: Live, screen: Screen) -> list[str]:
-    """Return the bar with step, pace and ETA, the newest figures, and the loss as a line of blocks."""
+    """Return the bar with step, pace and ETA, the newest figures, the loss as a line of blocks."""
     attempt = newest(live.job)
     if attempt is None:
         return []
@@ -194,7 +190,7 @@ def progress_words(live: Live) -> str:
 
 
 def figure_words(live: Live) -> str:
-    """Return "loss 1.284 (eval 1.311), 2,531 tok/s, GPU 97 %, 16.1 of 23.6 GiB", as far as known."""
+    """Return "loss 1.284 (eval 1.311), 2,531 tok/s, GPU 97 %, 16.1 of 23.6 GiB", what is known."""
     attempt, curve = newest(live.job), live.curve
     if attempt is None:
         return ""
@@ -284,17 +280,12 @@ def _closing_figures(
 
 
 def plain_lines(before: Live | None, live: Live, screen: Screen) -> list[str]:
-    """Return what is new since `before`, as lines for a log: each phase once it is over, each new step."""
+    """Return what is new since `before`, as lines for a log: phases at their end, new steps."""
     told = dict(phases(before)) if before is not None else {}
     lines: list[str] = []
     for label, text in phases(live):
-        if "..." in text:
-            text = text.split(" ...")[0] + " ..."
-        known = told.get(label, "")
-        if "..." in known:
-            known = known.split(" ...")[0] + " ..."
-        if text != known:
-            lines += field_lines(label, text, screen)
+        if _timeless(text) != _timeless(told.get(label, "")):
+            lines += field_lines(label, _timeless(text), screen)
     if live.job.state is State.RUNNING and _step(live) != (before and _step(before)):
         lines += field_lines("train", progress_words(live), screen)
         if figure_words(live):
@@ -304,6 +295,12 @@ def plain_lines(before: Live | None, live: Live, screen: Screen) -> list[str]:
     ):
         lines += still_billing_lines([live.job], live.now, screen)
     return lines
+
+
+def _timeless(text: str) -> str:
+    """Return a phase's words without the seconds of a phase that still goes on."""
+    words, going_on, _ = text.partition(" ...")
+    return words + going_on if going_on else text
 
 
 def _step(live: Live) -> int | None:

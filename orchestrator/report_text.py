@@ -1,7 +1,7 @@
 """Words, numbers and tables for a terminal: data in, text out. No colour and no width is assumed.
 
-A `Screen` says how wide the terminal is and whether it takes colour; everything here is a pure function
-of its arguments. One accent is used, for what needs the person.
+A `Screen` says how wide the terminal is and whether it takes colour; everything here is a pure
+function of its arguments. One accent is used, for what needs the person.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from decimal import ROUND_HALF_UP, Decimal
+from itertools import pairwise
 from typing import TextIO
 
 MIN_WIDTH = 40  # narrower terminals are treated as this wide: below it no table is readable
@@ -97,14 +98,14 @@ def size(count: float) -> str:
 
 
 def number(value: float | None) -> str:
-    """Return a metric for people: three decimals below 100, thousands separated above; "-" for none."""
+    """Return a metric for people: three decimals below 100, thousands separated; "-" for none."""
     if value is None:
         return "-"
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
 
 
 def sparkline(values: Sequence[float], width: int) -> str:
-    """Return one character per value, the newest `width` of them averaged into columns; NaN is "x"."""
+    """Return one character a column, values averaged into at most `width`; NaN is "x"."""
     if not values or width < 1:
         return ""
     columns = _bins(values, min(width, len(values)))
@@ -122,9 +123,7 @@ def sparkline(values: Sequence[float], width: int) -> str:
 
 def _bins(values: Sequence[float], count: int) -> list[float]:
     edges = [round(i * len(values) / count) for i in range(count + 1)]
-    return [
-        sum(values[a:b]) / (b - a) for a, b in zip(edges, edges[1:], strict=False) if b > a
-    ]
+    return [sum(values[a:b]) / (b - a) for a, b in pairwise(edges) if b > a]
 
 
 def bar(done: int, total: int, width: int) -> str:
@@ -164,7 +163,7 @@ def clip(text: str, width: int) -> str:
 
 
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """Return `text` broken at blanks into lines of at most `width` columns; long words are kept whole.
+    """Return `text` broken at blanks into lines of at most `width`; long words are kept whole.
 
     Text that fits keeps its own spacing.
     """
@@ -183,7 +182,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """One column: head, alignment, how narrow it may become, and when it is dropped (low goes first)."""
+    """One column: head, alignment, how narrow it may become, when it is dropped (low first)."""
 
     head: str
     right: bool = False
@@ -192,9 +191,10 @@ class Column:
 
 
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
-    """Return lines of at most `width` columns: wide cells are clipped, then the least needed columns go.
+    """Return lines of at most `width`: wide cells are clipped, then the least needed columns go.
 
-    The head of a column is never clipped; the last column is the one that decides and is kept to the end.
+    The head of a column is never clipped; the last column is the one that decides and is kept to
+    the end.
     """
     shown = list(range(len(columns)))
     wanted = [

@@ -1,6 +1,7 @@
 """Settings from environment and `.env`: every name is GPUJOB_*, and `.env.example` lists each.
 
-Beside these there are the limits of `orchestrator/policy.py` (`GPUJOB_<NAME>_S`) and each adapter's own.
+Beside these there are the limits of `orchestrator/policy.py` (`GPUJOB_<NAME>_S`) and each
+adapter's own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Signals as facts to be read by a loop: armed before a launch, put back afterwards.
 
-Nothing is done inside a handler but counting and waking; only while a question is open does Ctrl-C raise,
-since Python would otherwise go on waiting for the answer.
+Nothing is done inside a handler but counting and waking; only while a question is open does Ctrl-C
+raise, since Python would otherwise go on waiting for the answer.
 """
 
 from __future__ import annotations

@@ -18,6 +18,7 @@ from providers.base import Offer, Provider, Tier
 from providers.errors import ProviderError
 
 if TYPE_CHECKING:
+    from jobs.load import LoadedJob
     from jobs.spec import JobSpec
     from orchestrator.home import Home
     from orchestrator.store import Store
@@ -27,11 +28,12 @@ SHOWN_REJECTED = 8  # of the offers that lost: enough to see why, not a catalogu
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a submit would do: the job, its quotes in the order of trying, and what was unreachable."""
+    """What a submit would do: the job, its quotes in order of trying, and what was unreachable."""
 
     spec: JobSpec
     matching: Matching
     unreachable: Mapping[str, str]  # provider -> its own words
+    notes: tuple[str, ...] = ()  # what was put right in the job file
 
     @property
     def best(self) -> Quote:
@@ -39,7 +41,7 @@ class Plan:
         return self.matching.quotes[0]
 
 
-def read_job(path: Path, changes: Sequence[str]) -> JobSpec:
+def read_job(path: Path, changes: Sequence[str]) -> LoadedJob:
     """Return the checked job; raises JobFileError, whose text is the answer."""
     from jobs.load import load_job
 
@@ -59,8 +61,9 @@ def requirement_of(spec: JobSpec) -> Requirement:
     )
 
 
-def plan(spec: JobSpec, providers: Mapping[str, Provider]) -> Plan:
+def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
     """Return the quotes of all providers asked, n calls; raises Refused where none will do."""
+    spec = loaded.spec
     wanted = spec.gpu.providers
     unknown = [name for name in wanted if name not in providers]
     if unknown:
@@ -80,7 +83,7 @@ def plan(spec: JobSpec, providers: Mapping[str, Provider]) -> Plan:
     matching = match(requirement_of(spec), offers)
     if not matching.quotes:
         raise Refused(*_nothing_fits(matching, unreachable), code=Exit.NO_OFFER)
-    return Plan(spec, matching, unreachable)
+    return Plan(spec, matching, unreachable, loaded.notes)
 
 
 def _nothing_fits(matching: Matching, unreachable: Mapping[str, str]) -> tuple[str]:
@@ -117,7 +120,7 @@ def axolotl_text(spec: JobSpec, offer: Offer) -> str:
 
 
 def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
-    """Write the job down with its key and return its id. From here on a supervisor may take it up."""
+    """Return the id of the job, written down with its key: a supervisor may now take it up."""
     from orchestrator.plan import Caps, LaunchSpec, NewJob
     from orchestrator.ssh_keys import job_key
 

@@ -1,4 +1,4 @@
-"""The screen of a running job: phases with seconds, a bar with a pace, and plain lines once a change."""
+"""The screen of a running job: phases with seconds, a bar with a pace, plain lines."""
 
 from __future__ import annotations
 

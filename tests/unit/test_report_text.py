@@ -1,4 +1,4 @@
-"""The primitives of what is shown: widths hold, numbers keep their units, nothing moves the cursor."""
+"""The primitives of what is shown: widths hold, numbers have units, nothing moves the cursor."""
 
 from __future__ import annotations
 

@@ -1,0 +1,183 @@
+"""What works here and what does not: checks of this machine and the accounts, each with a remedy.
+
+A green result says what it does not prove. Nothing is changed, nothing is rented.
+"""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+import sys
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.report_json import document
+from orchestrator.report_text import Screen, harmless, size, wrap
+from providers.errors import ProviderError
+
+if TYPE_CHECKING:
+    from orchestrator.home import Home
+    from providers.base import Provider
+
+LOW_DISK_BYTES = 5_000_000_000  # the CPU build of Axolotl's environment takes 3.1 GB
+SQLITE_OLDEST = (3, 35)  # RETURNING, which the leases use: https://sqlite.org/lang_returning.html
+
+
+class Level(StrEnum):
+    """How a check came out."""
+
+    OK = "ok"
+    WARN = "warn"
+    FAIL = "FAIL"
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One result: what was looked at, what was found, what to do, what a green one leaves open."""
+
+    name: str
+    level: Level
+    found: str
+    remedy: str = ""
+    unproven: str = ""
+
+
+def run_checks(home: Home, providers: Mapping[str, Provider]) -> list[Check]:
+    """Return all results. n calls, one list of offers for each provider."""
+    checks: list[Callable[[], Check]] = [
+        _python,
+        _sqlite,
+        lambda: _home(home),
+        lambda: _disk(home.root),
+        _ssh,
+        _gpu,
+        lambda: _daemon(home.root),
+    ]
+    results = [_guarded(check) for check in checks]
+    return results + [_provider(name, provider) for name, provider in providers.items()]
+
+
+def _guarded(check: Callable[[], Check]) -> Check:
+    try:
+        return check()
+    except Exception as error:  # noqa: BLE001 - a broken check must not hide the others
+        return Check("doctor", Level.WARN, f"a check failed: {type(error).__name__}: {error}")
+
+
+def _python() -> Check:
+    version = platform.python_version()
+    good = sys.version_info >= (3, 11)
+    return Check(
+        "python", Level.OK if good else Level.FAIL, f"{version} on {platform.platform()}",
+        "" if good else "Install Python 3.11 or newer.",
+    )  # fmt: skip
+
+
+def _sqlite() -> Check:
+    import sqlite3
+
+    good = sqlite3.sqlite_version_info[:2] >= SQLITE_OLDEST
+    return Check(
+        "sqlite", Level.OK if good else Level.FAIL, sqlite3.sqlite_version,
+        "" if good else "Install a Python with SQLite 3.35 or newer.",
+    )  # fmt: skip
+
+
+def _home(home: Home) -> Check:
+    shown = "SQLite" if home.database_url.startswith("sqlite") else "PostgreSQL"
+    return Check("home", Level.OK, f"{home.root}, state in {shown}")
+
+
+def _disk(root: Path) -> Check:
+    free = shutil.disk_usage(root).free
+    enough = free >= LOW_DISK_BYTES
+    return Check(
+        "disk", Level.OK if enough else Level.WARN, f"{size(free)} free at {root}",
+        "" if enough else "Axolotl's environment for `local` needs about 4 GB, once.",
+        "that the model to be trained fits beside it",
+    )  # fmt: skip
+
+
+def _ssh() -> Check:
+    path = shutil.which("ssh")
+    return Check(
+        "ssh", Level.OK if path else Level.WARN, path or "no ssh command",
+        "" if path else "Only `gpujob ssh` needs it; install the OpenSSH client.",
+    )  # fmt: skip
+
+
+def _gpu() -> Check:
+    path = shutil.which("nvidia-smi")
+    found = "nvidia-smi is here" if path else "no NVIDIA GPU seen: `local` trains on the CPU"
+    return Check("gpu", Level.OK, found, unproven="that Axolotl can use it")
+
+
+def _daemon(root: Path) -> Check:
+    from orchestrator import daemon
+
+    pid = daemon.running(root)
+    found = f"gpujob supervise runs (process {pid})" if pid else "gpujob supervise does not run"
+    return Check("daemon", Level.OK, f"{found}; it is started when a job needs it")
+
+
+def _provider(name: str, provider: Provider) -> Check:
+    try:
+        offers = list(provider.offers())
+    except ProviderError as error:
+        remedy = "Check its key and the network." if provider.traits.remote else ""
+        return Check(f"provider {name}", Level.FAIL, harmless(str(error)), remedy)
+    if not offers:
+        return Check(f"provider {name}", Level.WARN, "answers, but has nothing for hire now")
+    low = min(offer.price_usd_per_hour for offer in offers)
+    return Check(
+        f"provider {name}", Level.OK, f"{len(offers)} offers, from ${low}/h",
+        unproven="that a launch would be let through" if provider.traits.remote else "",
+    )  # fmt: skip
+
+
+def doctor_lines(checks: Iterable[Check], screen: Screen) -> list[str]:
+    """Return a line for each check, its remedy below where something is wrong."""
+    lines: list[str] = []
+    for check in checks:
+        mark = f"{check.level:<5}"
+        lead = screen.accent(mark) if check.level is Level.FAIL else mark
+        first, *rest = wrap(f"{check.name:<16} {check.found}", screen.width - 6) or [""]
+        lines.append(f"{lead} {first}")
+        lines += [f"{'':23}{line}" for line in rest]
+        if check.remedy:
+            lines += wrap(check.remedy, screen.width, " " * 23)
+        if check.level is Level.OK and check.unproven:
+            lines += wrap(f"(does not prove {check.unproven})", screen.width, " " * 23)
+    return lines
+
+
+def doctor_document(checks: Iterable[Check], now: float) -> dict[str, Any]:
+    """Return the answer of `gpujob doctor --json`."""
+    return document(
+        "doctor",
+        now,
+        checks=[
+            {
+                "name": check.name,
+                "level": str(check.level).lower(),
+                "found": check.found,
+                "remedy": check.remedy,
+                "unproven": check.unproven,
+            }
+            for check in checks
+        ],
+    )
+
+
+def failed(checks: Iterable[Check]) -> bool:
+    """Return whether any check failed."""
+    return any(check.level is Level.FAIL for check in checks)
+
+
+def writable(folder: Path) -> bool:
+    """Return whether files can be made in a folder."""
+    return os.access(folder, os.W_OK | os.X_OK)
