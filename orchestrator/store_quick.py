@@ -44,7 +44,13 @@ _VISIBLE = "(removed_at IS NULL OR active)"
 def open_quick(url: str) -> QuickStore | None:
     """Return the reader of a SQLite database of this schema; None where `store.py` must open it."""
     path = Path(url.removeprefix(PREFIX))
-    if not url.startswith(PREFIX) or not path.is_file() or path.stat().st_size == 0:
+    if (
+        not url.startswith(PREFIX)
+        or "?" in url
+        or "%" in url
+        or not path.is_file()
+        or path.stat().st_size == 0
+    ):
         return None
     try:
         connection = sqlite3.connect(

@@ -112,10 +112,10 @@ def at_most_usd(spec: JobSpec, offer: Offer) -> Decimal:
 
 def axolotl_text(spec: JobSpec, offer: Offer) -> str:
     """Return the Axolotl file that the instance would get, with paths below `<folder>`."""
-    from jobs.axolotl import Layout, axolotl_config, to_yaml
+    from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml
     from orchestrator.match import CPU
 
-    stack = "cpu" if offer.gpu == CPU else "cuda"
+    stack: Stack = "cpu" if offer.gpu == CPU else "cuda"
     return to_yaml(axolotl_config(spec, layout=Layout("<folder>"), stack=stack))
 
 
