@@ -82,7 +82,7 @@ def submit(  # noqa: PLR0917 - typer gives options by name
     change: Set = None,
     as_json: Json = False,
 ) -> None:
-    """Run a job: rent, train, bring home, end the machine, prove it."""
+    """Rent, train, bring home, end the machine, prove it."""
     from orchestrator import cli_run
 
     leave(
@@ -112,7 +112,7 @@ def status(
     events: Annotated[bool, typer.Option("--events", help="Also the journal.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Show one job: the training's outcome and the machine's, why, and what it cost."""
+    """Show one job: both outcomes, why, and its cost."""
     from orchestrator import cli_read
 
     leave(cli_read.status(job, exit_code=exit_code, events=events, as_json=as_json))
@@ -130,7 +130,7 @@ def logs(
         int | None, typer.Option("--attempt", min=1, help="Of this attempt, not the newest.")
     ] = None,
 ) -> None:
-    """Print the training's log as it came from the machine."""
+    """Print the training's log, byte for byte."""
     from orchestrator import cli_logs
 
     leave(cli_logs.logs(job, follow=follow, since=since, attempt=attempt))
@@ -138,7 +138,10 @@ def logs(
 
 @app.command()
 def attach(job: Job) -> None:
-    """Watch a job until it is over; its exit code is the job's. Ctrl-C only stops watching."""
+    """Watch a job until it is over.
+
+    The exit code is the job's. Ctrl-C only stops watching.
+    """
     from orchestrator import cli_run
 
     leave(cli_run.attach(job))
@@ -151,7 +154,10 @@ def ssh(
         list[str] | None, typer.Argument(help="Run this instead of a shell.")
     ] = None,
 ) -> None:
-    """Open a shell on the job's living machine, with the job's key and its pinned host key."""
+    """Open a shell on the job's living machine.
+
+    With the job's own key, and the machine's host key pinned.
+    """
     from orchestrator import cli_tools
 
     leave(cli_tools.ssh(job, command or []))
@@ -168,7 +174,7 @@ def cancel(
         bool, typer.Option("--detach", "-d", help="Do not wait for the proof that it is gone.")
     ] = False,
 ) -> None:
-    """End jobs and their machines; wait until each machine is proven gone."""
+    """End jobs; wait until each machine is proven gone."""
     from orchestrator import cli_run
 
     leave(cli_run.cancel(jobs or [], all_jobs=all_jobs, detach=detach))
@@ -184,7 +190,10 @@ def cost(
     ] = "table",
     as_json: Json = False,
 ) -> None:
-    """Add up what was spent, failed attempts and waiting included."""
+    """Add up what was spent.
+
+    Failed attempts and waiting are included.
+    """
     from orchestrator import cli_read
 
     leave(cli_read.cost(by=by, form="json" if as_json else form))
@@ -196,7 +205,10 @@ def supervise(
         bool, typer.Option("--until-idle", help="Leave once no job is open.")
     ] = False,
 ) -> None:
-    """Drive all open jobs: the daemon for detached ones. One for each GPUJOB_HOME."""
+    """Drive all open jobs: the daemon.
+
+    One for each GPUJOB_HOME; it is started by itself when a job needs it.
+    """
     from orchestrator import cli_run
 
     leave(cli_run.supervise(until_idle=until_idle))
@@ -210,7 +222,7 @@ def sweep(
     ] = "report",
     as_json: Json = False,
 ) -> None:
-    """Look at every provider for machines that should not be there, and end them."""
+    """Find and end machines that should not be there."""
     from orchestrator import cli_tools
 
     leave(cli_tools.sweep(unknown=unknown, as_json=as_json))
@@ -218,7 +230,7 @@ def sweep(
 
 @app.command()
 def doctor(as_json: Json = False) -> None:
-    """Check this machine and the accounts: what works, what does not, and what to do."""
+    """Check this machine and the accounts."""
     from orchestrator import cli_tools
 
     leave(cli_tools.doctor(as_json=as_json))
@@ -226,7 +238,7 @@ def doctor(as_json: Json = False) -> None:
 
 @app.command()
 def providers(as_json: Json = False) -> None:
-    """List the providers, whether each is set up, and what it offers now."""
+    """List the providers and what they offer now."""
     from orchestrator import cli_tools
 
     leave(cli_tools.providers(as_json=as_json))
@@ -245,7 +257,7 @@ def init(
 
 @app.command()
 def schema() -> None:
-    """Print the JSON schema of the job file, for editors."""
+    """Print the job file's JSON schema, for editors."""
     from orchestrator import cli_tools
 
     leave(cli_tools.schema())
@@ -257,7 +269,10 @@ def rm(
         list[str], typer.Argument(metavar="JOB...", help="Which.", autocompletion=job_words)
     ],
 ) -> None:
-    """Take closed jobs off the list, with their logs and keys. Costs and results stay."""
+    """Take closed jobs off the list.
+
+    Their logs and keys go too; costs and results stay.
+    """
     from orchestrator import cli_tools
 
     leave(cli_tools.rm(jobs))

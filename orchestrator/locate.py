@@ -40,11 +40,15 @@ def locate(environ: Mapping[str, str], folder: Path) -> Located:
 
 
 def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:
-    """Return all variables, upper case; the environment's own win over `.env` in `folder`."""
-    return {
+    """Return all variables, upper case; the environment's own win over `.env` in `folder`.
+
+    An empty value is as good as none.
+    """
+    found = {
         **_dotenv(folder / ".env"),
-        **{name.upper(): text for name, text in environ.items()},
+        **{name.upper(): text for name, text in environ.items() if text},
     }
+    return {name: text for name, text in found.items() if text}
 
 
 def _dotenv(path: Path) -> dict[str, str]:

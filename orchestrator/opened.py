@@ -70,6 +70,7 @@ if TYPE_CHECKING:
 
 
 def _located() -> tuple[Home, bool]:
+    printed[0] = 0
     from orchestrator.home import open_home
     from orchestrator.locate import locate
 

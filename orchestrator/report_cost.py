@@ -7,7 +7,7 @@ from decimal import Decimal
 from typing import Any, Protocol
 
 from orchestrator.report_json import document
-from orchestrator.report_text import Column, Screen, exact_money, harmless, money, table
+from orchestrator.report_text import Column, Screen, exact_money, harmless, money, table, wrap
 
 
 class Spent(Protocol):
@@ -34,12 +34,20 @@ class Spent(Protocol):
         """Of it, for machines that never trained."""
 
     @property
+    def upper_bound_usd(self) -> Decimal:
+        """Beside it: what launches never answered may have cost at the most."""
+
+    @property
     def open(self) -> bool:
         """Whether it still grows."""
 
+    @property
+    def notional(self) -> bool:
+        """Whether some of it is a made-up price."""
+
 
 HEADS = {"job": "job", "day": "day (UTC)", "provider": "provider"}
-CSV_HEAD = "key,name,compute_usd,storage_usd,unserved_usd,total_usd,open"
+CSV_HEAD = "key,name,compute_usd,storage_usd,unserved_usd,upper_bound_usd,total_usd,open,notional"
 
 
 def cost_lines(
@@ -68,11 +76,20 @@ def cost_lines(
     lines = table(columns, body, screen.width)
     if any(row.open for row in rows):
         lines.append("+ still grows: a machine of it is not proven gone")
+    if any(row.notional for row in rows):
+        lines.append("* a notional price: nobody bills it")
+    bound = sum((row.upper_bound_usd for row in rows), Decimal(0))
+    if bound > 0:
+        lines += wrap(
+            f"launches never answered may have cost up to {money(bound)} more; their names are "
+            "watched and ended if they appear",
+            screen.width,
+        )
     return lines
 
 
 def _row(name: str, row: Spent) -> tuple[str, ...]:
-    grows = "+" if row.open else ""
+    grows = ("*" if row.notional else "") + ("+" if row.open else "")
     return (
         name,
         _plain(row.compute_usd),
@@ -107,8 +124,10 @@ def cost_csv(rows: Sequence[Spent], names: Mapping[str, str], by: str) -> list[s
                 exact_money(row.compute_usd),
                 exact_money(row.storage_usd),
                 exact_money(row.unserved_usd),
+                exact_money(row.upper_bound_usd),
                 exact_money(row.total_usd),
                 "yes" if row.open else "no",
+                "yes" if row.notional else "no",
             ]
         )
     return text.getvalue().splitlines()
@@ -130,8 +149,10 @@ def cost_document(
                 "compute_usd": exact_money(row.compute_usd),
                 "storage_usd": exact_money(row.storage_usd),
                 "unserved_usd": exact_money(row.unserved_usd),
+                "upper_bound_usd": exact_money(row.upper_bound_usd),
                 "total_usd": exact_money(row.total_usd),
                 "open": row.open,
+                "notional": row.notional,
             }
             for row in rows
         ],

@@ -27,7 +27,11 @@ class Settings(BaseSettings):
     """What the environment says. Adapters own their settings classes beside this one."""
 
     model_config = SettingsConfigDict(
-        env_prefix=PREFIX, env_file=".env", env_file_encoding="utf-8", extra="ignore"
+        env_prefix=PREFIX,
+        env_file=".env",
+        env_file_encoding="utf-8",
+        env_ignore_empty=True,
+        extra="ignore",
     )
 
     home: Path = Field(default_factory=default_home, description="all state of gpujob")

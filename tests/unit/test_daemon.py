@@ -1,0 +1,90 @@
+"""One supervisor for each home, by a lock that dies with its holder; started only when needed."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from types import SimpleNamespace
+
+import pytest
+
+from orchestrator import daemon
+from tests.support.filled_store import fill
+
+
+def test_one_at_a_time(tmp_path):
+    with daemon.single(tmp_path):
+        assert daemon.running(tmp_path) is not None
+        with pytest.raises(daemon.AlreadyRunning), daemon.single(tmp_path):
+            pass
+    assert daemon.running(tmp_path) is None
+    with daemon.single(tmp_path):
+        pass
+
+
+def test_a_home_without_any(tmp_path):
+    assert daemon.running(tmp_path) is None
+
+
+def test_the_lock_dies_with_its_process(tmp_path):
+    script = (
+        "import sys, os, time\nfrom pathlib import Path\nfrom orchestrator import daemon\n"
+        "with daemon.single(Path(sys.argv[1])):\n"
+        "    print(os.getpid(), flush=True)\n    time.sleep(60)\n"
+    )
+    process = subprocess.Popen(
+        [sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    )
+    try:
+        assert process.stdout is not None
+        pid = int(process.stdout.readline())
+        assert daemon.running(tmp_path) == pid
+    finally:
+        process.kill()
+        process.communicate()
+    assert daemon.running(tmp_path) is None
+
+
+@pytest.fixture
+def started(monkeypatch):
+    calls = []
+    monkeypatch.setattr(daemon, "start", lambda home: calls.append(home) or 4242)
+    return calls
+
+
+def _state(tmp_path, *, sweep=True):
+    home, store, ids = fill(tmp_path)
+    state = SimpleNamespace(home=home, store=store, waiting=store.journal.waiting, sweep=sweep)
+    return state, store, ids
+
+
+def test_an_open_job_without_a_driver_gets_one(tmp_path, started, capsys):
+    state, store, ids = _state(tmp_path)
+    daemon.see_that_jobs_are_driven(state)
+    assert started == [state.home.root]
+    assert ids["running"] in capsys.readouterr().err or started
+    store.close()
+
+
+def test_not_where_it_is_switched_off(tmp_path, started):
+    state, store, _ = _state(tmp_path, sweep=False)
+    daemon.see_that_jobs_are_driven(state)
+    assert not started
+    store.close()
+
+
+def test_not_where_one_runs(tmp_path, started):
+    state, store, _ = _state(tmp_path)
+    with daemon.single(state.home.root):
+        daemon.see_that_jobs_are_driven(state)
+    assert not started
+    store.close()
+
+
+def test_not_where_all_are_driven_or_over(tmp_path, started):
+    state, store, ids = _state(tmp_path)
+    for job_id in ids.values():
+        store.journal.acquire(job_id, "elsewhere|1|1|x", 60.0)
+    daemon.see_that_jobs_are_driven(state)
+    assert not started
+    store.close()

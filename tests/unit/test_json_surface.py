@@ -1,0 +1,156 @@
+"""docs/json.md lists every key of every `--json` answer, and nothing else; money and NaN are safe."""
+
+from __future__ import annotations
+
+import json
+import re
+from decimal import Decimal
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from orchestrator.doctor import Check, Level, doctor_document
+from orchestrator.exits import Exit
+from orchestrator.match import Matching, Quote, Rejected
+from orchestrator.report_cost import cost_document
+from orchestrator.report_json import (
+    SCHEMA,
+    dumps,
+    event_document,
+    finite,
+    ps_document,
+    refusal_document,
+    status_document,
+    submit_document,
+)
+from orchestrator.report_plan import plan_document
+from orchestrator.report_sweep import Answer, providers_document, sweep_document
+from orchestrator.store_quick import open_quick
+from orchestrator.submit import Plan
+from orchestrator.sweep import Finding, Kind, SweepReport
+from providers.base import Traits
+from tests.support.filled_store import OFFER, T0, fill
+
+NOW = T0 + 2_000.0
+DOC = Path(__file__).parents[2] / "docs" / "json.md"
+OPAQUE = {"spec", "data", "unreachable"}  # objects whose keys are not ours
+
+
+@pytest.fixture(scope="module")
+def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
+    home, store, ids = fill(tmp_path_factory.mktemp("home"))
+    store.close()
+    quick = open_quick(home.database_url)
+    assert quick is not None
+    jobs = quick.jobs(now=NOW)
+    billing = quick.job(ids["billing"], now=NOW)
+    status = status_document(billing, NOW)
+    status["events"] = [event_document(entry) for entry in quick.events(billing.id)]
+    limits = SimpleNamespace(budget_usd=Decimal(8), hours=24.0)
+    plan = Plan(
+        SimpleNamespace(name="x", limits=limits),  # type: ignore[arg-type]
+        Matching((Quote(OFFER, Decimal("1.5")),), (Rejected(OFFER, "too dear"),)),
+        {"vast": "timeout"},
+        ("a note",),
+    )
+    traits = Traits(1.0, 2.0, 3.0, proves_absence=True, self_destruct=None)
+    answer = Answer("runpod", SimpleNamespace(traits=traits), (OFFER,), "")  # type: ignore[arg-type]
+    found = {
+        "ps": ps_document(jobs, NOW, quick.strays()),
+        "status": status,
+        "submit": submit_document(billing, NOW, detached=True),
+        "plan": plan_document(plan, "base_model: x\n", NOW),
+        "cost": cost_document(quick.totals("job", now=NOW), {}, "job", NOW),
+        "sweep": sweep_document(SweepReport([Finding(Kind.ORPHAN, "runpod", "x")]), NOW),
+        "doctor": doctor_document([Check("python", Level.OK, "3.11")], NOW),
+        "providers": providers_document([answer], NOW),
+        "error": refusal_document("no", Exit.USAGE, NOW, remedy="do"),
+    }
+    quick.close()
+    return found
+
+
+def _keys(value: Any, path: str = "") -> set[str]:
+    if isinstance(value, dict) and path.rpartition(".")[2] not in OPAQUE:
+        found: set[str] = set()
+        for key, item in value.items():
+            found |= _keys(item, f"{path}.{key}" if path else key)
+        return found
+    if isinstance(value, list):
+        assert value, f"{path}: an empty list shows no keys"
+        return set().union(*(_keys(item, f"{path}[]") for item in value))
+    return {path}
+
+
+def _documented() -> dict[str, set[str]]:
+    found: dict[str, set[str]] = {}
+    for part in re.split(r"^## ", DOC.read_text(encoding="utf-8"), flags=re.M)[1:]:
+        kind = part.split("\n", 1)[0].strip()
+        found[kind] = set(re.findall(r"^\| `([^`]+)` \|", part, flags=re.M))
+    frame = {"schema", "kind", "at_unix_s"}
+    job = {f"job.{key.removeprefix('jobs[].')}" for key in found["ps"] if key.startswith("jobs[]")}
+    billing = {key for key in found["ps"] if key.startswith("still_billing")}
+    found["status"] |= frame | job | billing
+    found["submit"] |= {key for key in found["status"] if not key.startswith("events[]")}
+    return found
+
+
+def test_every_kind_is_documented(documents):
+    assert set(_documented()) == set(documents)
+
+
+@pytest.mark.parametrize(
+    "kind",
+    ["ps", "status", "submit", "plan", "cost", "sweep", "doctor", "providers", "error"],
+)
+def test_every_key_is_documented_and_printed(documents, kind):
+    assert _keys(documents[kind]) == _documented()[kind]
+
+
+def test_documents_are_json_with_a_schema(documents):
+    for kind, body in documents.items():
+        text = dumps(body)
+        assert text.isascii()
+        again = json.loads(text)
+        assert again["schema"] == SCHEMA == 1
+        assert again["kind"] == kind
+
+
+def test_money_is_a_string_with_six_decimals(documents):
+    def walk(value: Any, name: str) -> None:
+        if isinstance(value, dict):
+            for key, item in value.items():
+                walk(item, key)
+        elif isinstance(value, list):
+            for item in value:
+                walk(item, name)
+        elif name.endswith(("_usd", "_usd_per_hour")) and value is not None:
+            assert isinstance(value, str), name
+            assert re.fullmatch(r"-?\d+\.\d{6}", value), (name, value)
+
+    for body in documents.values():
+        walk({key: item for key, item in body.items() if key != "events"}, "")
+
+
+def test_moments_carry_their_unit(documents):
+    def names(value: Any, name: str = "") -> None:
+        if isinstance(value, dict) and name not in OPAQUE:
+            for key, item in value.items():
+                assert not key.endswith("_at"), key
+                names(item, key)
+        elif isinstance(value, list):
+            for item in value:
+                names(item, name)
+
+    for body in documents.values():
+        names(body)
+
+
+def test_nan_is_no_json():
+    assert [finite(x) for x in (1.5, None, float("nan"), float("inf"), float("-inf"))] == [
+        1.5, None, "nan", "inf", "-inf",
+    ]  # fmt: skip
+    with pytest.raises(ValueError, match="JSON"):
+        dumps({"x": float("nan")})

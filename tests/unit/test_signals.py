@@ -1,0 +1,63 @@
+"""Signals become facts for a loop to read, and are put back afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+
+import pytest
+
+from orchestrator.signals import Signals
+
+
+def _send(number):
+    os.kill(os.getpid(), number)
+    time.sleep(0.01)  # the handler runs at the next bytecode
+
+
+def test_interrupts_are_counted_and_the_rest_remembered():
+    with Signals() as signals:
+        _send(signal.SIGINT)
+        _send(signal.SIGINT)
+        assert signals.interrupts == 2
+        assert signals.ended_by is None
+        _send(signal.SIGTERM)
+        assert signals.ended_by == signal.SIGTERM
+        _send(signal.SIGHUP)
+        assert signals.ended_by == signal.SIGHUP
+
+
+def test_former_handlers_come_back():
+    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
+    with Signals():
+        assert signal.getsignal(signal.SIGTERM) != before[1]
+    assert [signal.getsignal(n) for n in (signal.SIGINT, signal.SIGTERM)] == before
+
+
+def test_what_nohup_ignored_stays_ignored():
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    try:
+        with Signals() as signals:
+            _send(signal.SIGHUP)
+            assert signals.ended_by is None
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
+def test_a_signal_ends_the_wait():
+    with Signals() as signals:
+        signals.wake()
+        began = time.monotonic()
+        signals.wait(30.0)
+        assert time.monotonic() - began < 5.0
+
+
+def test_only_an_open_question_is_interrupted():
+    with Signals() as signals:
+        _send(signal.SIGINT)
+        signals.asking = True
+        with pytest.raises(KeyboardInterrupt):
+            _send(signal.SIGINT)
+        signals.asking = False
+        assert signals.interrupts == 2
