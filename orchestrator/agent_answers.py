@@ -11,8 +11,9 @@ from orchestrator.site import AgentStatus, ExitReport, SiteRefused
 from orchestrator.states import Reason
 
 ABSENT = AgentStatus("absent", False, None, 0, 0, None)  # noqa: FBT003 - where none was started
-PHASES = frozenset({"absent", "claimed", "training", "checking", "done"})
-VERDICTS = frozenset({"succeeded", "failed", "stopped"})
+# Tuples: a list or an object, which an answer may hold, can be looked up in them.
+PHASES = ("absent", "claimed", "training", "checking", "done")
+VERDICTS = ("succeeded", "failed", "stopped")
 EVIDENCE_CHARS = 500
 
 
@@ -27,7 +28,7 @@ def read_status(answer: Mapping[str, Any], token: str) -> AgentStatus:
             raise SiteRefused(Reason.INTERNAL, "the instance's folder belongs to another attempt")
     phase = answer.get("phase")
     return AgentStatus(
-        phase=phase if phase in PHASES else "claimed",
+        phase=str(phase) if phase in PHASES else "claimed",
         alive=answer.get("alive") is True,
         heartbeat_age_s=_seconds(answer.get("heartbeat_age_s")),
         log_bytes=_count(answer.get("log_bytes")) or 0,
@@ -39,7 +40,8 @@ def read_status(answer: Mapping[str, Any], token: str) -> AgentStatus:
 def read_exit(document: Mapping[str, Any]) -> ExitReport:
     """Return the verdict. One that is no proper success is a failure."""
     verdict, reason = document.get("verdict"), _reason(document.get("reason"))
-    succeeded = verdict == "succeeded" and reason is Reason.SUCCEEDED and document.get("rc") == 0
+    rc = _whole(document.get("rc"))
+    succeeded = verdict == "succeeded" and reason is Reason.SUCCEEDED and rc == 0
     if not succeeded and (verdict not in VERDICTS or verdict == "succeeded"):
         verdict = "failed"
     if not succeeded and reason is Reason.SUCCEEDED:
@@ -48,7 +50,7 @@ def read_exit(document: Mapping[str, Any]) -> ExitReport:
         verdict=str(verdict),
         reason=reason,
         evidence=_line(document.get("evidence")),
-        rc=_whole(document.get("rc")),
+        rc=rc,
         signal=_whole(document.get("signal")),
         started_at=_seconds(document.get("started_at")) or 0.0,
         ended_at=_seconds(document.get("ended_at")) or 0.0,
