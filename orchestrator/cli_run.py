@@ -15,6 +15,7 @@ from orchestrator.report_text import screen_of
 if TYPE_CHECKING:
     from orchestrator.compose import Parts
     from orchestrator.opened import Opened
+    from orchestrator.report_live import Transfer
     from orchestrator.report_text import Screen
     from orchestrator.submit import Plan
     from orchestrator.views import JobView
@@ -32,7 +33,7 @@ def submit(
         from orchestrator.compose import compose
 
         transfers = _Transfers()
-        parts = compose(state, listeners=[transfers])
+        parts = compose(state, tell=transfers.tell)
         planned = room.plan(loaded, parts.providers)
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
@@ -138,15 +139,18 @@ def _in_foreground(
 
 
 class _Transfers:
-    """The newest upload or download that the runner told of."""
+    """The upload or download that runs now, as the site tells of it from its thread."""
 
     def __init__(self) -> None:
-        self._newest = None
+        self._newest: Transfer | None = None
 
-    def __call__(self, happening: object) -> None:
-        """Take what the runner tells; called from its threads."""
+    def tell(self, _job: str, name: str, done: int, total: int) -> None:
+        """Take one piece of news; a whole file is no transfer any more."""
+        from orchestrator.report_live import Transfer
 
-    def newest(self) -> None:
+        self._newest = Transfer(name, done, total) if done < total else None
+
+    def newest(self) -> Transfer | None:
         """Return the transfer that runs now, None where none does."""
         return self._newest
 

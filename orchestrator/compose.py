@@ -9,15 +9,20 @@ import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from orchestrator.locate import environment
 from orchestrator.settings import Settings, load_settings
 
 if TYPE_CHECKING:
     from orchestrator.opened import Opened
+    from orchestrator.compose_site import Tell
     from orchestrator.runner import Happening, Listener, Runner
     from providers.base import Provider
+
+
+# Providers that rent nothing and live in memory only: a job of theirs would not survive its process.
+REHEARSALS = frozenset({"fake"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,20 +35,29 @@ class Parts:
     runner: Runner
 
 
+def _tell_nobody(_job: str, _name: str, _done: int, _total: int) -> None:
+    pass
+
+
 def make_providers(settings: Settings, home: Path) -> dict[str, Provider]:
     """Return the providers that are set up, by name."""
-    from providers.registry import make_all
+    from orchestrator.clock import SystemClock
+    from providers.registry import PROVIDERS, create
 
-    return make_all(home)
+    clock = SystemClock()
+    settings = settings.model_copy(update={"home": home})
+    return {name: create(name, settings, clock) for name in PROVIDERS if name not in REHEARSALS}
 
 
-def compose(state: Opened, *, listeners: Sequence[Listener] = ()) -> Parts:
+def compose(
+    state: Opened, *, listeners: Sequence[Listener] = (), tell: Tell = _tell_nobody
+) -> Parts:
     """Return the parts for this home; sets up logging. Raises SettingsRefused, LimitRefused."""
     from orchestrator.home import owner_of
     from orchestrator.logging import setup
     from orchestrator.policy import limits_from
     from orchestrator.runner import Runner
-    from orchestrator.ssh_site import make_ssh_sites
+    from orchestrator.compose_site import SiteMaker
 
     settings = load_settings()
     setup(state.home.root, level=settings.log_level)
@@ -52,7 +66,7 @@ def compose(state: Opened, *, listeners: Sequence[Listener] = ()) -> Parts:
     runner = Runner(
         state.store,
         providers,
-        make_ssh_sites(state.home.root),
+        SiteMaker(state.store, state.home, state.clock, settings.axolotl_env, tell),
         state.home,
         state.clock,
         owner,
@@ -80,8 +94,3 @@ class LogTimes:
         size = log.stat().st_size if log.exists() else 0
         last = self._last.get(key, 0.0)
         self._last[key] = note(log, at=self._state.now(), size_bytes=size, last_at=last)
-
-
-def secrets_of(_settings: Any) -> list[str]:
-    """Return the values that must never be written anywhere."""
-    return []

@@ -1,0 +1,175 @@
+"""From one attempt's machine to its site: SSH, what is uploaded, Axolotl's configuration, the card.
+
+Part of the composition root: the only place where the job's spec meets the instance's bootstrap.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.bootstrap import Bootstrap, Composed, Machine, Payload, Upload
+
+if TYPE_CHECKING:
+    from jobs.spec import JobSpec
+    from orchestrator.clock import Clock
+    from orchestrator.home import Home
+    from orchestrator.remote import Shell
+    from orchestrator.site import Site
+    from orchestrator.site_order import SiteOrder
+    from orchestrator.store import Store
+
+ENVIRONMENTS = "environments"  # folder of built environments: beside the attempts, or in the home
+REMOTE_WORKDIR = "gpujob"  # below the login's home, where the provider names no folder
+# Settings worth a line in the card; the rest of a job file is the person's own affair.
+CARD_SETTINGS = (
+    "epochs", "max_steps", "sequence_len", "micro_batch_size", "gradient_accumulation_steps",
+    "learning_rate", "optimizer", "lr_scheduler", "lora_r", "lora_alpha", "lora_dropout", "packing",
+    "seed",
+)  # fmt: skip
+
+Tell = Callable[[str, str, int, int], None]  # job id, file, bytes done, bytes in all
+
+
+@dataclass(frozen=True, slots=True)
+class SiteMaker:
+    """Makes sites; a `SiteFactory` of the runner. tell: takes the progress of transfers."""
+
+    store: Store
+    home: Home
+    clock: Clock
+    axolotl_env: Path | None
+    tell: Tell
+
+    def __call__(self, order: SiteOrder) -> Site:
+        """Return the site of one attempt; connects only when it is used."""
+        from jobs.spec import JobSpec
+        from orchestrator.artifacts.collect import Result
+        from orchestrator.paramiko_shell import ParamikoShell
+        from orchestrator.remote import Target
+        from orchestrator.ssh_keys import job_key
+        from orchestrator.ssh_site import SshSite
+
+        spec = JobSpec.model_validate(order.spec)
+        key = job_key(self.home.root, order.job_id)
+        target = Target(order.host, order.port, order.user, key.file, order.host_key)
+        bootstrap = Bootstrap(
+            payload=self._payload(order, spec),
+            folder=f"{order.workdir or REMOTE_WORKDIR}/{order.label}",
+            environment=lambda shell, folder: self._environment(order, shell, folder),
+            clock=self.clock,
+        )
+        result = Result(
+            order.job_id,
+            adapter=spec.method != "full",
+            base_model=bare_model(spec),
+            card=lambda _names: self._card(order, spec, bootstrap.machine),
+        )
+        return SshSite(lambda: ParamikoShell.connect(target, clock=self.clock), bootstrap, result)
+
+    def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
+        from jobs.axolotl import Layout, uploads
+
+        return Payload(
+            job=order.job_id,
+            attempt=order.attempt,
+            label=order.label,
+            token=order.claim_token,
+            deadline_at=order.deadline_at,
+            compose=lambda machine: compose_run(spec, machine),
+            uploads=tuple(
+                Upload(upload.local, upload.remote.removeprefix("./"))
+                for upload in uploads(spec, Layout("."))
+            ),
+            expect_adapter=spec.method != "full",
+            may_stop_early=may_stop_early(spec),
+            self_destruct=order.self_destruct,
+            progress=lambda name, done, total: self.tell(order.job_id, name, done, total),
+        )
+
+    def _environment(self, order: SiteOrder, shell: Shell, folder: str) -> Any:
+        from orchestrator.axolotl_env import AxolotlEnv, network_of
+
+        if order.remote:  # the user's own environment and network mean nothing there
+            root = f"{Path(folder).parent}/{ENVIRONMENTS}"
+            return AxolotlEnv(shell, folder, root, order.label)
+        given = self.axolotl_env.expanduser().absolute() if self.axolotl_env else None
+        return AxolotlEnv(
+            shell,
+            folder,
+            str(self.home.root / ENVIRONMENTS),
+            order.label,
+            given=str(given) if given else None,
+            network=network_of(os.environ),
+        )
+
+    def _card(self, order: SiteOrder, spec: JobSpec, machine: Machine | None) -> str:
+        from orchestrator.artifacts.card import CardFacts, DataFile, render
+
+        job = self.store.job(order.job_id, now=self.clock.now())
+        attempt = job.attempts[-1] if job.attempts else None
+        results = {
+            "steps": attempt and attempt.max_steps,
+            "training loss": attempt and attempt.loss,
+            "evaluation loss": attempt and attempt.eval_loss,
+        }
+        training = spec.training.model_dump(mode="json", include=set(CARD_SETTINGS))
+        return render(
+            CardFacts(
+                name=spec.name,
+                base_model=bare_model(spec),
+                method=str(spec.method),
+                data=[DataFile(path.name, None, sha256_of(path)) for path in data_files(spec)],
+                settings={k: training[k] for k in CARD_SETTINGS if training.get(k) is not None},
+                results={name: value for name, value in results.items() if value is not None},
+                versions=machine.axolotl.versions if machine is not None else {},
+                gpu=attempt.gpu if attempt is not None and attempt.gpu != "CPU" else "",
+                cost_usd=job.cost_usd,
+                cost_is_notional=attempt is not None and attempt.price_is_notional,
+            )
+        )
+
+
+def compose_run(spec: JobSpec, machine: Machine) -> Composed:
+    """Return what is run on one machine: configuration, command line, environment. No secret."""
+    from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml, trainer_argv
+    from orchestrator.axolotl_env import trainer_env
+
+    layout = Layout(machine.folder)
+    stack: Stack = "cuda" if machine.gpus else "cpu"
+    config = axolotl_config(spec, layout=layout, stack=stack)
+    argv = trainer_argv(machine.axolotl.axolotl, layout.config, machine.gpus)
+    env = trainer_env(gpu=machine.gpus > 0, offline=is_offline(spec), scratch=machine.folder)
+    return Composed(to_yaml(config).encode(), tuple(argv), env)
+
+
+def is_offline(spec: JobSpec) -> bool:
+    """Return whether model and data both lie on the instance: the hub need not be asked."""
+    return spec.model_folder is not None and spec.data.train is not None
+
+
+def may_stop_early(spec: JobSpec) -> bool:
+    """Return whether the person asked for a training that may end before its last step."""
+    keys = {**spec.axolotl.base, **spec.axolotl.keys}
+    return bool(keys.get("early_stopping_patience"))
+
+
+def bare_model(spec: JobSpec) -> str:
+    """Return the base model as a stranger may read it: a hub id, or a folder's bare name."""
+    return spec.model_folder.name if spec.model_folder is not None else spec.model
+
+
+def data_files(spec: JobSpec) -> list[Path]:
+    """Return the local files of records that are still there."""
+    named = [spec.data.train, spec.data.validation]
+    return [path for path in named if isinstance(path, Path) and path.is_file()]
+
+
+def sha256_of(path: Path) -> str:
+    """Return a file's sha256 in hex."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
