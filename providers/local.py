@@ -160,6 +160,7 @@ class LocalProvider:
                 self._force(folder)
             if ours and not self._lives(folder):
                 state.bury(folder, "asked to", self._clock.now())
+                state.tidy(self._instances, self._clock.now())
 
     # ---------------------------------------------------------------- launching
 

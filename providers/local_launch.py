@@ -141,6 +141,7 @@ def start_guard(folder: str, lock: int, variables: Mapping[str, str]) -> None:
                 env={**variables, "PYTHONPATH": source},
                 cwd="/",
                 pass_fds=(lock,),
+                start_new_session=True,  # a Ctrl-C at the launcher's terminal is not for the guard
                 timeout=GUARD_START_TIMEOUT_S,
                 check=True,
             )

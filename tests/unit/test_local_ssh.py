@@ -103,10 +103,14 @@ def test_200_mb_of_output_arrive_whole_and_quickly(client) -> None:
 
 
 def test_a_slow_reader_loses_nothing(client) -> None:
-    _, out, _ = client.exec_command("head -c 8000000 /dev/zero; exit 5")
-    time.sleep(0.7)  # the command ends while megabytes wait for the window
-    assert len(out.read()) == 8_000_000
-    assert out.channel.recv_exit_status() == 5
+    """The commands end while their last bytes still lie in the pipe, behind a full window."""
+    window = client.get_transport().default_window_size
+    sizes = [window + n * 16384 for n in range(-2, 24, 2)] + [4 * window]
+    outputs = [client.exec_command(f"head -c {size} /dev/zero; exit 5")[1] for size in sizes]
+    time.sleep(0.7)
+    for size, out in zip(sizes, outputs, strict=True):
+        assert len(out.read()) == size
+        assert out.channel.recv_exit_status() == 5
 
 
 def test_both_streams_flow_at_once(client) -> None:
