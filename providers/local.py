@@ -224,7 +224,7 @@ class LocalProvider:
             return self._living(label, facts)
         left = (tree.marked(self._instances) if marks is None else marks).get(label, ())
         if left:
-            detail = f"guard and server are gone, {len(left)} processes are left"
+            detail = f"ending: {len(left)} processes are left"
             return self._instance(label, facts or {}, InstanceState.UNKNOWN, detail)
         if facts is not None and os.path.isdir(folder):
             detail = "nothing runs, its folder is left"

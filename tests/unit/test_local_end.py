@@ -129,7 +129,7 @@ def test_removing_the_folder_ends_it(machine, tmp_path) -> None:
 
 
 def test_the_deadline_ends_the_whole_tree_without_anybody(machine, tmp_path) -> None:
-    instance = machine.ready(lifetime_s=5.0)
+    instance = machine.ready(lifetime_s=8.0)
     pids = [*start_escapes(machine, instance, tmp_path), *pids_of(machine, "job-1")]
     assert instance.deadline_at is not None
     wait_until(lambda: not any(is_running(pid) for pid in pids), 10)
@@ -140,11 +140,19 @@ def test_the_deadline_ends_the_whole_tree_without_anybody(machine, tmp_path) -> 
 
 
 def test_a_stopped_guard_does_not_stop_the_deadline(machine) -> None:
-    instance = machine.ready(lifetime_s=2.5)
+    instance = machine.ready(lifetime_s=8.0)
     pids = list(pids_of(machine, "job-1"))
     os.kill(pids[0], signal.SIGSTOP)
     assert_gone(machine, "job-1", pids, 15)
     assert time.time() - (instance.deadline_at or 0) < 12
+
+
+def test_a_stopped_guard_does_not_stop_the_end_of_a_removed_folder(machine) -> None:
+    machine.ready()
+    pids = list(pids_of(machine, "job-1"))
+    os.kill(pids[0], signal.SIGSTOP)
+    subprocess.run(["rm", "-rf", str(machine.instances / "job-1")], check=True)
+    wait_until(lambda: not any(is_running(pid) for pid in pids), 15)
 
 
 def test_a_deadline_during_the_boot_counts(machine) -> None:
