@@ -99,7 +99,7 @@ class ParamikoShell:
                 err += data[: max_output_bytes - len(err)]
             return Completed(pipe.finish(), bytes(out), bytes(err))
         finally:
-            channel.close()
+            hang_up(channel)
 
     # ------------------------------------------------------------------ files
 
@@ -233,13 +233,13 @@ class ParamikoShell:
         try:
             yield lane.ferry
         except BaseException:
-            lane.channel.close()
+            hang_up(lane.channel)
             raise
         with self._lock:
             if self._idle is None:
                 self._idle, lane = lane, None
         if lane is not None:
-            lane.channel.close()
+            hang_up(lane.channel)
 
     def died(self) -> bool:
         """Return whether the connection is dead, giving its thread a moment to say so."""
@@ -249,6 +249,12 @@ class ParamikoShell:
     def translated(self) -> Translated:
         """Return the guard that turns paramiko's exceptions into ShellError."""
         return Translated(self._name, self.lost)
+
+
+def hang_up(channel: paramiko.Channel) -> None:
+    """Close a channel; on a dead connection there is nobody to tell."""
+    with contextlib.suppress(Exception):
+        channel.close()
 
 
 class _Lane(NamedTuple):
@@ -278,7 +284,7 @@ class _Deadline:
 
     def _expire(self) -> None:
         self._late.set()
-        self._channel.close()
+        hang_up(self._channel)
 
 
 class _Pipe:

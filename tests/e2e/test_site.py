@@ -203,6 +203,7 @@ def test_a_log_stays_equal_through_twelve_cuts(server: Sshd, tmp_path: Path) -> 
     )
     prepare(site)
     site.start_trainer()
+    local.touch()
     stop, cuts, errors, offset = threading.Event(), 0, 0, 0
 
     def cut() -> None:

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.agent_answers import read_exit, read_status
@@ -88,6 +88,7 @@ junk = st.recursive(
 )
 
 
+@settings(deadline=None)
 @given(
     status=st.fixed_dictionaries({}, optional=dict.fromkeys(STATUS, junk)),
     ended=st.fixed_dictionaries({}, optional=dict.fromkeys(EXIT, junk)),

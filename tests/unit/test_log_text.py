@@ -5,7 +5,7 @@ import re
 import unicodedata
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.log_text import LINE_BYTES, LogText, clean
@@ -73,6 +73,7 @@ pieces = st.sampled_from([*ENDS, *ESCAPES, b"\xe2\x96\x88", b" ", b"x" * (LINE_B
 streams = st.lists(pieces | st.binary(max_size=20), max_size=30).map(b"".join)
 
 
+@settings(deadline=None)
 @given(data=streams, cuts=st.lists(st.integers(min_value=0, max_value=10**6)), tty=st.booleans())
 def test_any_split_gives_the_same_text(data: bytes, cuts: list[int], tty: bool) -> None:
     places = sorted({cut % (len(data) + 1) for cut in cuts} | {0, len(data)})
@@ -80,6 +81,7 @@ def test_any_split_gives_the_same_text(data: bytes, cuts: list[int], tty: bool) 
     assert text_of(*split, tty=tty) == text_of(data, tty=tty)
 
 
+@settings(deadline=None)
 @given(data=streams)
 def test_nothing_that_acts_on_a_terminal_survives(data: bytes) -> None:
     for char in text_of(data):
@@ -94,6 +96,7 @@ def test_nothing_that_acts_on_a_terminal_survives(data: bytes) -> None:
     assert "\r" not in acts
 
 
+@settings(deadline=None)
 @given(line=st.binary(max_size=200))
 def test_clean_is_one_line(line: bytes) -> None:
     assert len(clean(line).splitlines()) <= 1

@@ -3,7 +3,7 @@
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.artifacts.manifest import (
@@ -163,6 +163,7 @@ def test_an_empty_file_is_not_whole() -> None:
         choose(document, adapter=True)
 
 
+@settings(deadline=None)
 @given(path=st.text(max_size=40))
 def test_whatever_is_taken_stays_in_its_folder(path: str) -> None:
     try:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from orchestrator.metrics import (
@@ -78,6 +78,7 @@ def test_the_newest_figures_are_exact() -> None:
     assert reader.curve.points == [(1, 6.0723), (2, 5.9)]
 
 
+@settings(deadline=None)
 @given(cuts=st.lists(st.integers(min_value=0, max_value=len(DATA))))
 def test_any_split_gives_the_same(cuts: list[int]) -> None:
     places = sorted({*cuts, 0, len(DATA)})
@@ -88,6 +89,7 @@ def test_any_split_gives_the_same(cuts: list[int]) -> None:
     assert split.latest == whole.latest
 
 
+@settings(deadline=None)
 @given(data=st.binary(max_size=300))
 def test_garbage_never_raises(data: bytes) -> None:
     for reader in (MetricsReader(), LogMetricsReader()):
