@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 CHUNK_BYTES = 1 << 20
 BEAT_S = 5  # between two signs of life; far below the near side's limit on silence
 SHOWN_BYTES = 1 << 16  # of a file that a survey quotes
+ANSWER_CHARS = 1 << 20  # of a spawned program's output
 STDIN = sys.stdin.buffer
 STDOUT = sys.stdout.buffer
 
@@ -186,6 +187,34 @@ def call(request: dict[str, Any]) -> None:
     LOADED[path]["main"](request["argv"])
 
 
+def spawn(request: dict[str, Any]) -> None:
+    """Run a Python file in a process and session of its own, to its end or its time limit."""
+    import subprocess
+
+    data: bytes | None = read_exactly(request["stdin"])
+    process = subprocess.Popen(
+        [sys.executable, "-I", os.path.expanduser(request["path"]), *request["argv"]],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        start_new_session=True,
+    )
+    until = time.monotonic() + request["timeout_s"]
+    while True:
+        try:
+            out, err = process.communicate(data, timeout=BEAT_S)
+            break
+        except subprocess.TimeoutExpired:
+            data = None
+            say({"busy": 1})
+            if time.monotonic() > until:
+                process.kill()
+                raise Failed("late", f"it ran longer than {request['timeout_s']:g} s") from None
+    texts = {"stdout": out, "stderr": err}
+    answer = {name: text.decode("utf-8", "replace")[:ANSWER_CHARS] for name, text in texts.items()}
+    say(dict(answer, rc=process.returncode))
+
+
 def write(request: dict[str, Any]) -> None:
     """Write small files, sent as one compressed block, each atomically."""
     block = zlib.decompress(read_exactly(request["packed"]))
@@ -323,6 +352,7 @@ REQUESTS = {
     "send": send,
     "tail": tail,
     "call": call,
+    "spawn": spawn,
 }
 LOADED: dict[str, dict[str, Any]] = {}
 

@@ -134,6 +134,16 @@ class ParamikoShell:
         with self._ferry() as ferry:
             return ferry.ask({"do": "call", "path": script, "argv": list(argv)})
 
+    def python(
+        self, script: str, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b""
+    ) -> Completed:
+        """Run a Python file on the host in a process of its own. See `Shell.python`."""
+        request = {"do": "spawn", "path": script, "argv": list(argv), "timeout_s": timeout_s}
+        with self._ferry() as ferry:
+            end = ferry.ask({**request, "stdin": len(stdin)}, stdin)
+        out, err = str(end.get("stdout", "")).encode(), str(end.get("stderr", "")).encode()
+        return Completed(int(end.get("rc", -1)), out, err)
+
     def write(self, folder: str, parcels: tuple[Parcel, ...]) -> None:
         """Write small files below a folder. See `Shell.write`."""
         with self._ferry() as ferry:
@@ -178,6 +188,10 @@ class ParamikoShell:
     def close(self) -> None:
         """Close; a blocked call of another thread returns with ShellError."""
         self._end("closed by us")
+
+    def sent_bytes(self) -> int:
+        """Return what went over the wire from us, all protocol included."""
+        return self._wire.sent_bytes
 
     def lost(self) -> str:
         """Return why the connection is dead, or nothing while it lives."""

@@ -29,7 +29,8 @@ class AuthRefused(ShellError):  # noqa: N818
 class RemoteFailed(ShellError):  # noqa: N818
     """The host answered, and its answer is a failure: the same call would fail again.
 
-    `code` is one word: absent, irregular, too_big, no_space, changed, busy, no_python, noisy, os.
+    `code` is one word: absent, irregular, too_big, no_space, changed, busy, late, no_python, noisy,
+    os; "None" for an answer of a called program.
     """
 
     def __init__(self, message: str, *, code: str) -> None:
@@ -100,6 +101,15 @@ class Shell(Protocol):
 
         For questions that are asked every second: it starts no process. RemoteFailed("absent")
         where there is no such file; an answer that has "error" is a RemoteFailed too.
+        """
+        ...
+
+    def python(
+        self, script: str, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b""
+    ) -> Completed:
+        """Run a Python file on the host in a process of its own; no login shell is started for it.
+
+        What it leaves behind in sessions of their own lives on. RemoteFailed("late") at the limit.
         """
         ...
 

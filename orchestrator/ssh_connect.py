@@ -53,12 +53,19 @@ def dial(
 
 
 class Wire:
-    """A socket that remembers when it last heard from the other side."""
+    """A socket that remembers when it last heard from the other side, and counts what it sent."""
 
     def __init__(self, sock: socket.socket, clock: Clock) -> None:
         self._sock = sock
         self._now = clock.monotonic
         self.heard_at = self._now()
+        self.sent_bytes = 0
+
+    def send(self, data: bytes) -> int:
+        """Send, and count."""
+        size = self._sock.send(data)
+        self.sent_bytes += size
+        return size
 
     def recv(self, size: int) -> bytes:
         """Receive, and note the time."""

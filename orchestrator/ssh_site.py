@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import shlex
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -19,7 +18,6 @@ from orchestrator.bootstrap import ORDER, Bootstrap
 from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell, ShellError
 from orchestrator.site import AgentStatus, Collected, SiteError, SiteRefused
 from orchestrator.states import Reason
-from orchestrator.transfer import PYTHON
 
 PROBE_S = 30.0
 START_S = 60.0
@@ -143,8 +141,7 @@ class SshSite:
         return f"{self._folder}/{AGENT_FILE}"
 
     def _agent(self, shell: Shell, *words: str, timeout_s: float) -> Completed:
-        line = " ".join(map(shlex.quote, (self._script, *words)))
-        return shell.run(f"{PYTHON} -I {line}", timeout_s=timeout_s, max_output_bytes=4 << 20)
+        return shell.python(self._script, words, timeout_s=timeout_s)
 
     @contextmanager
     def _connected(self) -> Iterator[Shell]:

@@ -23,7 +23,7 @@ from orchestrator.remote import Parcel, Progress, RemoteFailed, ShellError
 
 CHUNK_BYTES = 1 << 18  # per write: small enough for a lively bar, large enough to cost nothing
 READ_BYTES = 1 << 15  # per read: paramiko's packet
-MAX_LINE_BYTES = 1 << 20  # an answer of the far end; a survey of 2,000 files needs 0.2 MB
+MAX_LINE_BYTES = 1 << 22  # an answer of the far end; a manifest of 2,000 files needs 0.4 MB
 MAX_BUSY = 4000  # signs of life in a row, 5 s apart: the hash of a file beyond every bound
 LEVEL = 4  # zlib: JSON Lines shrink about 4:1 at some 60 MB/s of one core
 WORTH_IT = 0.85  # compress where a sample shrinks below this share
@@ -32,10 +32,10 @@ SAMPLE_BYTES = 1 << 16
 # Images keep python3 in places that a non-interactive login does not search.
 _PATHS = "/usr/local/bin:/opt/conda/bin:/root/miniconda3/bin"
 _BOOT = "import sys,zlib;r=sys.stdin.buffer;exec(zlib.decompress(r.read(int(r.readline()))))"
-PYTHON = (  # a shell line's beginning: options and a script follow
-    f'PATH="$PATH:{_PATHS}"; export PATH; command -v python3 >/dev/null || exit 127; exec python3'
+COMMAND = (
+    f'PATH="$PATH:{_PATHS}"; export PATH; command -v python3 >/dev/null || exit 127; '
+    f"exec python3 -IS -c {shlex.quote(_BOOT)}"
 )
-COMMAND = f"{PYTHON} -IS -c {shlex.quote(_BOOT)}"
 
 
 class Pipe(Protocol):
