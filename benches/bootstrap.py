@@ -12,7 +12,6 @@ from orchestrator.clock import SystemClock
 from orchestrator.paramiko_shell import ParamikoShell
 from tests.support.sites import make_site, payload
 
-
 Steps = list[tuple[str, float]]
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
@@ -17,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from orchestrator.agent.bundle import ENVIRONMENT_FILE, environment_source
-from orchestrator.remote import Shell, ShellError
-from orchestrator.site import SiteError, SiteRefused
+from orchestrator.remote import Parcel, Shell
+from orchestrator.site import SiteRefused
 from orchestrator.states import Reason
 
 AXOLOTL_VERSION = "0.21.0"
@@ -91,7 +90,7 @@ class AxolotlEnv:
     def ensure(self) -> EnvReady | EnvBuilding:
         """Return what there is now; call it again while it builds. 1 to 7 short remote calls.
 
-        Raises SiteError if the instance did not answer, SiteRefused if there can be no environment.
+        Raises ShellError if the instance did not answer, SiteRefused if there can be none.
         """
         answer = self._ask()
         if answer.get("state") == "missing" and self._locks_at is None:
@@ -111,18 +110,12 @@ class AxolotlEnv:
             "variant": self.variant,
             "env": dict(self.network),
         }
-        try:
-            if not self._shipped:
-                self.shell.put_bytes(environment_source(), script)
-                self._shipped = True
-            # On standard input: an index's address may hold a password.
-            done = self.shell.run(
-                f"python3 -I {shlex.quote(script)} ensure",
-                stdin=json.dumps(spec).encode(),
-                timeout_s=ANSWER_TIMEOUT_S,
-            )
-        except ShellError as error:
-            raise SiteError(str(error)) from error
+        if not self._shipped:
+            self.shell.put_bytes(environment_source(), script)
+            self._shipped = True
+        # On standard input: an index's address may hold a password.
+        text = json.dumps(spec).encode()
+        done = self.shell.python(script, ["ensure"], stdin=text, timeout_s=ANSWER_TIMEOUT_S)
         try:
             answer = json.loads(done.stdout)
         except ValueError:
@@ -133,15 +126,8 @@ class AxolotlEnv:
 
     def _upload_locks(self) -> None:
         folder = f"{self.root}/locks-{locks_sha256()[:12]}"
-        try:
-            made = self.shell.run(f"mkdir -p {shlex.quote(folder)}", timeout_s=60)
-            if made.rc != 0:
-                words = made.stderr.decode("utf-8", "replace").strip()
-                raise SiteRefused(Reason.PREPARE_FAILED, f"{folder}: {words}")
-            for name, data in lock_files().items():
-                self.shell.put_bytes(data, f"{folder}/{name}")
-        except ShellError as error:
-            raise SiteError(str(error)) from error
+        parcels = tuple(Parcel(name, data) for name, data in lock_files().items())
+        self.shell.write(folder, parcels)  # makes the folder too
         self._locks_at = folder
 
 

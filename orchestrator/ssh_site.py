@@ -66,6 +66,10 @@ class SshSite:
             except FileNotFoundError as error:
                 message = f"{error.filename} is no longer there"
                 raise SiteRefused(Reason.PREPARE_FAILED, message) from error
+            except RemoteFailed as failure:
+                if failure.code == "os":  # not ours to write, no such device, ...
+                    raise SiteRefused(Reason.PREPARE_FAILED, str(failure)) from failure
+                raise
 
     def start_trainer(self) -> AgentStatus:
         """Start the agent once. See `Site.start_trainer`."""

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from orchestrator.remote import Completed, Progress, ShellError
+from orchestrator.remote import Completed, Parcel, Progress, ShellError
 
 
 class LocalShell:
@@ -35,6 +36,17 @@ class LocalShell:
         return Completed(
             done.returncode, done.stdout[:max_output_bytes], done.stderr[:max_output_bytes]
         )
+
+    def python(
+        self, script: str, argv: Sequence[str], *, timeout_s: float, stdin: bytes = b""
+    ) -> Completed:
+        line = " ".join(map(shlex.quote, ["python3", "-I", script, *argv]))
+        return self.run(line, timeout_s=timeout_s, stdin=stdin)
+
+    def write(self, folder: str, parcels: tuple[Parcel, ...]) -> None:
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        for parcel in parcels:
+            self.put_bytes(parcel.data, f"{folder}/{parcel.path}", mode=parcel.mode)
 
     def put(self, local: Path, remote: str, *, progress: Progress | None = None) -> None:
         shutil.copyfile(local, remote)
