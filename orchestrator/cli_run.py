@@ -111,6 +111,7 @@ def _in_foreground(
 ) -> int:
     from orchestrator.clock import WakeableClock
     from orchestrator.drive import Watch, start_driving, watch
+    from orchestrator.report import field_lines
     from orchestrator.signals import Signals
     from orchestrator.submit import store_job
     from orchestrator.supervisor import Supervisor
@@ -128,7 +129,9 @@ def _in_foreground(
             signals=signals,
             driven=driven,
             transfer=transfers.newest,
+            introduced=True,
         )
+        one.painter.keep(field_lines("job", f"#{job_id}   Ctrl-C detaches or cancels", one.screen))
         code = watch(one)
     if as_json:
         from orchestrator.report_json import dumps, submit_document
@@ -199,7 +202,7 @@ def cancel(words: list[str], *, all_jobs: bool, detach: bool) -> int:
 def _wait_for_the_end(state: Opened, ids: list[str]) -> int:
     """Print each job's two outcomes as it closes. Ctrl-C stops the waiting, not the ending."""
     from orchestrator.drive import LOOK_EVERY_S, is_over
-    from orchestrator.report import headline, still_billing_lines
+    from orchestrator.report import headline_lines, still_billing_lines
     from orchestrator.signals import Signals
     from orchestrator.states import Teardown
 
@@ -211,7 +214,7 @@ def _wait_for_the_end(state: Opened, ids: list[str]) -> int:
                 job = state.store.job(job_id, now=now)
                 if is_over(job):
                     ids.remove(job_id)
-                    out([headline(job, now)])
+                    out(headline_lines(job, now, state.screen))
                 elif job.teardown is Teardown.STILL_BILLING and job_id not in told:
                     told.add(job_id)
                     out(still_billing_lines([job], now, state.screen))

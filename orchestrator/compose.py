@@ -15,13 +15,13 @@ from orchestrator.locate import environment
 from orchestrator.settings import Settings, load_settings
 
 if TYPE_CHECKING:
-    from orchestrator.opened import Opened
     from orchestrator.compose_site import Tell
+    from orchestrator.opened import Opened
     from orchestrator.runner import Happening, Listener, Runner
     from providers.base import Provider
 
 
-# Providers that rent nothing and live in memory only: a job of theirs would not survive its process.
+# They live in memory only: a job of theirs would not survive its process.
 REHEARSALS = frozenset({"fake"})
 
 
@@ -53,11 +53,11 @@ def compose(
     state: Opened, *, listeners: Sequence[Listener] = (), tell: Tell = _tell_nobody
 ) -> Parts:
     """Return the parts for this home; sets up logging. Raises SettingsRefused, LimitRefused."""
+    from orchestrator.compose_site import SiteMaker
     from orchestrator.home import owner_of
     from orchestrator.logging import setup
     from orchestrator.policy import limits_from
     from orchestrator.runner import Runner
-    from orchestrator.compose_site import SiteMaker
 
     settings = load_settings()
     setup(state.home.root, level=settings.log_level)

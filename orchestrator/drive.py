@@ -60,6 +60,7 @@ class Watch:
     signals: Signals
     driven: Driven | None = None
     transfer: Callable[[], Transfer | None] = lambda: None
+    introduced: bool = False  # whether the screen says already what is rented where
     painter: Painter = field(init=False)
     cancelled: bool = False
     _curves: dict[int, CurveReader] = field(default_factory=dict)
@@ -89,12 +90,11 @@ def start_driving(supervisor: Supervisor, on_end: Callable[[], None]) -> Driven:
 def watch(one: Watch) -> int:
     """Show the job until it is over or let go; returns the exit code of the command."""
     before: Live | None = None
-    opened = False
     while True:
         live = _look(one)
-        if not opened and live.job.attempts:
+        if not one.introduced and live.job.attempts:
             one.painter.keep(opening_lines(live.job, one.screen))
-            opened = True
+            one.introduced = True
         _show(one, before, live)
         before = live
         if is_over(live.job):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.report_text import (
     Column,
     Screen,
+    cells,
     clip,
     duration,
     harmless,
@@ -205,7 +206,7 @@ def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
     lines = still_billing_lines([job], now, screen)
     if lines:
         lines.append("")
-    lines += wrap(headline(job, now), screen.width)
+    lines += headline_lines(job, now, screen)
     attempt = newest(job)
     fields: list[tuple[str, str]] = [("state", _state_words(job, now))]
     if attempt is not None:
@@ -224,6 +225,15 @@ def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
 def headline(job: JobView, now: float) -> str:
     """Return "tone #3f2a   training SUCCEEDED   machine GONE (proven 15:52:09, 2 reads)"."""
     return f"{harmless(job.name)} #{job.id}   training {job.outcome}   {machine_claim(job, now)}"
+
+
+def headline_lines(job: JobView, now: float, screen: Screen) -> list[str]:
+    """Return the headline, the machine's outcome on a line of its own where one is too narrow."""
+    whole = headline(job, now)
+    if cells(whole) <= screen.width:
+        return [whole]
+    training, _, machine = whole.rpartition("   ")
+    return [*wrap(training, screen.width), *wrap(machine, screen.width, "  ")]
 
 
 def field_lines(label: str, text: str, screen: Screen) -> list[str]:

@@ -12,7 +12,7 @@ from decimal import Decimal
 
 from orchestrator.report import (
     field_lines,
-    headline,
+    headline_lines,
     newest,
     place,
     still_billing_lines,
@@ -128,7 +128,9 @@ def phases(live: Live) -> list[tuple[str, str]]:
             words = "bringing the adapter home"
             rows.append(_phase("collect", attempt.trainer_exited_at, None, live, words))
     if attempt.terminate_first_asked_at is not None:
-        words = f"asked {attempt.terminate_calls} times, absence read {attempt.absence_reads} times"
+        words = (
+            f"asked {times(attempt.terminate_calls)}, read as gone {times(attempt.absence_reads)}"
+        )
         rows.append(_phase("stop", attempt.terminate_first_asked_at, attempt.gone_at, live, words))
     return [(label, text) for label, text in rows if text]
 
@@ -222,6 +224,11 @@ def cost_words(live: Live) -> str:
     return words
 
 
+def times(count: int) -> str:
+    """Return "once" or "3 times"."""
+    return "once" if count == 1 else f"{count} times"
+
+
 def opening_lines(job: JobView, screen: Screen) -> list[str]:
     """Return the line above the phases: which job, on what, at what price."""
     attempt = newest(job)
@@ -236,7 +243,8 @@ def opening_lines(job: JobView, screen: Screen) -> list[str]:
 def closing_lines(job: JobView, files: int | None, now: float, screen: Screen) -> list[str]:
     """Return what stays on the screen at the end: both outcomes, adapter, loss, time, cost."""
     lines = still_billing_lines([job], now, screen)
-    lines += ["", headline(job, now)] if lines else [headline(job, now)]
+    lines += [""] if lines else []
+    lines += headline_lines(job, now, screen)
     attempt = newest(job)
     rows: list[tuple[str, str]] = []
     if job.reason is not None and job.outcome is not Outcome.SUCCEEDED:

@@ -10,7 +10,7 @@ from orchestrator.report_json import document
 from orchestrator.report_text import Column, Screen, clip, exact_money, harmless, money, table, wrap
 from orchestrator.submit import SHOWN_REJECTED, Plan, at_most_usd
 from orchestrator.views import JobView
-from providers.base import Offer
+from providers.base import Offer, Tier
 
 SHOWN_QUOTES = 8
 
@@ -46,7 +46,8 @@ def machine(offer: Offer) -> str:
 
 def source(offer: Offer) -> str:
     """Return "runpod secure EU-RO-1", with "spot" where it may be called back."""
-    words = [offer.provider, str(offer.tier), offer.region, "spot" if offer.interruptible else ""]
+    tier = "" if offer.tier is Tier.OWN else str(offer.tier)
+    words = [offer.provider, tier, offer.region, "spot" if offer.interruptible else ""]
     return " ".join(word for word in words if word)
 
 

@@ -174,4 +174,4 @@ def test_teardown_is_a_phase_of_its_own():
          "teardown": Teardown.STOPPING},
         state=State.STOPPING, teardown=Teardown.STOPPING,
     )  # fmt: skip
-    assert "asked 1 times" in "\n".join(live_lines(_live(one), WIDE))
+    assert "asked once, read as gone 0 times" in "\n".join(live_lines(_live(one), WIDE))
