@@ -285,7 +285,7 @@ def test_windows_is_refused(monkeypatch, capsys):
 def test_exit_codes_are_total_and_documented():
     assert set(MEANING) == set(Exit) == set(PRECEDENCE)
     page = (ROOT / "docs" / "operating.md").read_text(encoding="utf-8")
-    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page, flags=re.M)}
+    documented = {int(code) for code in re.findall(r"^\| (\d+) \|", page, flags=re.MULTILINE)}
     assert documented == {int(code) for code in Exit}
     shared = [code for code in PRECEDENCE if code in EXIT_PRECEDENCE]
     assert [int(code) for code in shared] == [
@@ -306,7 +306,7 @@ def test_every_command_stands_in_the_help(home, answer):
         "submit", "ps", "status", "logs", "attach", "ssh", "cancel", "cost", "supervise",
         "sweep", "doctor", "providers", "init", "schema", "rm",
     ):  # fmt: skip
-        assert re.search(rf"^  {command} ", out, flags=re.M), command
+        assert re.search(rf"^  {command} ", out, flags=re.MULTILINE), command
     summaries = out.partition("Commands:")[2]
     assert "..." not in summaries  # a summary that was cut says nothing
 

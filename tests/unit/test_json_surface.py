@@ -86,9 +86,9 @@ def _keys(value: Any, path: str = "") -> set[str]:
 
 def _documented() -> dict[str, set[str]]:
     found: dict[str, set[str]] = {}
-    for part in re.split(r"^## ", DOC.read_text(encoding="utf-8"), flags=re.M)[1:]:
+    for part in re.split(r"^## ", DOC.read_text(encoding="utf-8"), flags=re.MULTILINE)[1:]:
         kind = part.split("\n", 1)[0].strip()
-        found[kind] = set(re.findall(r"^\| `([^`]+)` \|", part, flags=re.M))
+        found[kind] = set(re.findall(r"^\| `([^`]+)` \|", part, flags=re.MULTILINE))
     frame = {"schema", "kind", "at_unix_s"}
     job = {f"job.{key.removeprefix('jobs[].')}" for key in found["ps"] if key.startswith("jobs[]")}
     billing = {key for key in found["ps"] if key.startswith("still_billing")}

@@ -27,7 +27,7 @@ class Terminal(io.StringIO):
                 self.at = max(0, self.at - int(piece[2:-1]))
             elif piece == "\x1b[J":
                 self.rows = [*self.rows[: self.at], ""]
-            elif piece == "\x1b[K" or piece.endswith("m") and piece.startswith("\x1b"):
+            elif piece == "\x1b[K" or (piece.endswith("m") and piece.startswith("\x1b")):
                 continue
             else:
                 self.rows[self.at] = piece

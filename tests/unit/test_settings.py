@@ -15,7 +15,9 @@ from orchestrator.settings import Settings, SettingsRefused, described, load_set
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = (ROOT / ".env.example").read_text(encoding="utf-8")
-LISTED = dict(re.findall(r"^# (GPUJOB_[A-Z0-9_]+)=([^#\n]*?)(?:  #.*)?$", EXAMPLE, flags=re.M))
+LISTED = dict(
+    re.findall(r"^# (GPUJOB_[A-Z0-9_]+)=([^#\n]*?)(?:  #.*)?$", EXAMPLE, flags=re.MULTILINE)
+)
 # Names that are no settings: set by gpujob for what runs on an instance, or by tests alone.
 NOT_SETTINGS = re.compile(r"GPUJOB_(INSTANCE|INSTANCE_DIR|FOLDER|TEST_\w+|STUB|\w*_)$")
 
@@ -62,7 +64,7 @@ def test_the_defaults_shown_are_the_defaults():
 
 
 def test_an_example_uncommented_is_valid(tmp_path, monkeypatch):
-    text = re.sub(r"^# (GPUJOB_\w+=[^#\n]+?)(  #.*)?$", r"\1", EXAMPLE, flags=re.M)
+    text = re.sub(r"^# (GPUJOB_\w+=[^#\n]+?)(  #.*)?$", r"\1", EXAMPLE, flags=re.MULTILINE)
     (tmp_path / ".env").write_text(text)
     assert load_settings().log_level == "info"
     assert limits_from(environment({}, tmp_path)) == DEFAULT_LIMITS

@@ -16,6 +16,7 @@ from orchestrator.store_schema import HEAD
 from tests.support.filled_store import T0, fill
 
 NOW = T0 + 2_000.0
+OLD = "CREATE TABLE alembic_version (version_num); INSERT INTO alembic_version VALUES ('0000')"
 
 
 @pytest.fixture
@@ -122,7 +123,7 @@ def test_the_newest_of_a_name(both):
 
 def test_it_cannot_write(both):
     _, quick, _ = both
-    with pytest.raises(Refused, match=re.compile("readonly|read-only|query_only", re.I)):
+    with pytest.raises(Refused, match=re.compile("readonly|read-only|query_only", re.IGNORECASE)):
         quick._all("DELETE FROM jobs")
 
 
@@ -144,9 +145,8 @@ def test_an_old_newer_or_foreign_file_is_left_to_the_store(tmp_path):
     for name, script in (
         ("empty.db", ""),
         ("foreign.db", "CREATE TABLE t (x)"),
-        ("old.db", "CREATE TABLE alembic_version (version_num); "
-                   "INSERT INTO alembic_version VALUES ('0000')"),
-    ):  # fmt: skip
+        ("old.db", OLD),
+    ):
         path = tmp_path / name
         connection = sqlite3.connect(path)
         connection.executescript(script)
@@ -165,4 +165,4 @@ def test_a_folder_with_odd_characters(tmp_path):
     assert isinstance(quick, QuickStore)
     assert quick.jobs(now=NOW) == []
     quick.close()
-    assert sorted(p.name for p in Path(folder).iterdir())[0] == "gpujob.db"
+    assert (folder / "gpujob.db").exists()
