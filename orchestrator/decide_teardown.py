@@ -31,7 +31,8 @@ def stopping(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> l
     if extra:
         return extra
     if not attempt.living:
-        return [(now, Record(ev.InstanceGone(now, "reads")))]
+        proof = "reads" if terms.traits.proves_absence else "yours"
+        return [(now, Record(ev.InstanceGone(now, proof)))]
     if _wants_farewell(attempt, seen, now, terms):
         return [(now, Farewell())]
     alarm = _alarm(attempt, now, terms)

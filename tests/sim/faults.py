@@ -42,7 +42,8 @@ CALL_FAULTS: dict[str, tuple[float, float]] = {
     "prepare_refused": (0.01, 0.05),
     "collect_error": (0.1, 0.6),
     "collect_refused": (0.02, 0.1),
-    "crash": (0.002, 0.03),
+    "crash": (0.002, 0.03),  # at any point
+    "crash_at_effect": (0.05, 0.4),  # around a launch or terminate: where it hurts most
     "pause": (0.001, 0.01),
 }
 

@@ -38,6 +38,14 @@ LIMITS = Limits(
 )  # fmt: skip
 
 
+EFFECTS = frozenset(
+    f"{when}:{what}"
+    for when, what in itertools.product(
+        ("provider.before", "provider.after"), ("launch", "terminate")
+    )
+)
+
+
 class Crash(BaseException):
     """The process is gone, at this very point. Nothing of ours may catch it."""
 
@@ -270,11 +278,13 @@ class World:
                 finally:
                     self.running.remove(actor)
 
-    def on_point(self, _: str) -> None:
+    def on_point(self, name: str) -> None:
         """End or pause the process that runs now, if the swarm says so."""
         if not self.running:
             return
         if self.swarm.hits("crash"):
+            raise Crash
+        if name in EFFECTS and self.swarm.hits("crash_at_effect"):
             raise Crash
         if len(self.running) == 1 and self.swarm.hits("pause"):
             self.pass_time(self.rng.uniform(10.0, 3 * LIMITS.lease_s))
