@@ -19,6 +19,7 @@ from providers.base import Instance, InstanceId, InstanceState, Provider
 from providers.errors import AuthFailed, NotFound, ProviderError, RateLimited
 
 BURST = 4.0  # reads at once; the rest of the allowance refills evenly, so no minute sees more
+LEAST_WAIT_S = 0.05  # nobody is told to come back at once: that would be a busy loop
 RETRY_FIRST_S = 5.0
 RETRY_MAX_S = 60.0
 
@@ -126,7 +127,7 @@ class Reads:
             if self._tokens >= 1.0:
                 self._tokens -= 1.0
                 return None
-            return NotNow(now + (1.0 - self._tokens) / self._rate)
+            return NotNow(now + max(LEAST_WAIT_S, (1.0 - self._tokens) / self._rate))
 
     def _failed(self, error: ProviderError, failures: int) -> NotNow:
         now = self._clock.now()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, update
@@ -137,7 +138,7 @@ class Store:
         with self.database.write() as db:
             db.execute(delete(strays).where(strays.c.provider.in_(list(providers))))
             if found:
-                db.execute(insert(strays), [codec.encode(stray) for stray in found])
+                db.execute(insert(strays), [asdict(stray) for stray in found])
 
     def strays(self) -> list[Stray]:
         """Return the machines that the newest sweeps could not explain."""

@@ -64,6 +64,8 @@ class SimProvider:
 
     def terminate(self, instance_id: InstanceId) -> None:
         self._world.check_window()
+        if self._world.in_window("terminate_window"):
+            raise Unavailable("terminate: 500")
         self._inner.terminate(instance_id)
 
     def _mask(self, instance: Instance) -> Instance:

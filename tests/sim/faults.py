@@ -68,6 +68,7 @@ WORLD_FAULTS: dict[str, float] = {
     "auth_window": 0.15,  # every verb refuses the key for a while
     "outage_window": 0.2,  # every verb is unavailable for a while
     "ssh_window": 0.15,
+    "terminate_window": 0.15,  # terminate alone fails, for longer than others would try
     "two_supervisors": 0.4,
     "left_alone": 0.1,  # the supervisor dies for good; only commands come by
     "no_dead_man": 0.4,  # the instance does not end itself: L2 is off

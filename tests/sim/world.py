@@ -132,11 +132,15 @@ class World:
             offers=_offers(self.rng),
         )
         self.calm_at = self.rng.uniform(*SAFETY_S)
-        self.after(self.calm_at, self._calm)
         for name in ("auth_window", "outage_window", "ssh_window"):
             if has(name):
                 begin = self.rng.uniform(0.0, self.calm_at * 0.8)
                 self.windows[name] = (begin, begin + self.rng.uniform(30.0, 600.0))
+        if has("terminate_window"):
+            begin = self.rng.uniform(0.0, self.calm_at * 0.5)
+            self.windows["terminate_window"] = (begin, begin + self.rng.uniform(900.0, 2400.0))
+            self.calm_at = max(self.calm_at, self.windows["terminate_window"][1])
+        self.after(self.calm_at, self._calm)
         self._settle_in(has)
 
     # ---------------------------------------------------------------- what the user does

@@ -1,7 +1,7 @@
 """The first schema: jobs, attempts, events, progress, offsets, strays.
 
 A new database is made whole from `store_schema.py`; this script stands here as the root that later
-ones name. It is frozen: `tests/cases/schema_0001.sql` holds the same tables as text.
+ones name. It is frozen: `tests/cases/store_0001.sql` holds a database of it as text.
 """
 
 from __future__ import annotations
