@@ -42,9 +42,19 @@ DISPLACES: dict[str, tuple[str, ...]] = {
 LORA_KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 
 
+# How the configuration names an uploaded model: relative to the trainer's working folder, which is the
+# attempt's. Axolotl guesses the kind of model from the letters of its path (axolotl 0.21.0,
+# `utils/schemas/validation.py`, `utils/config`): a folder called "prompts" holds "mpt", and gradient
+# checkpointing is refused.
+MODEL_NAME = "./model"
+
+
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """Paths on the instance, all below the attempt's folder `root` (docs/design.md)."""
+    """Paths on the instance, all below the attempt's folder `root` (docs/design.md).
+
+    The trainer must be started in `root`.
+    """
 
     root: str
 
@@ -84,14 +94,14 @@ class Upload:
 def axolotl_config(spec: JobSpec, *, layout: Layout, stack: Stack) -> Config:
     """Return Axolotl's configuration for a loaded job.
 
-    Every path in it is below `layout.root` or names something on a hub. Raises nothing for a spec
-    that `load_job` returned. Reads the tokenizer's small files where the model is a folder.
+    Every path in it is below `layout.root`, the trainer's working folder, or names something on a
+    hub. Raises nothing for a spec that `load_job` returned. Reads the tokenizer's small files where the model is a folder.
     """
     if spec.axolotl.base:
         config = own_file(spec, layout)
     else:
         config = {
-            **model(spec, layout),
+            **model(spec),
             **axolotl_data.data(spec, layout.data),
             **adapter(spec),
             **optimisation(spec),
@@ -134,9 +144,9 @@ def to_yaml(config: Mapping[str, Any]) -> str:
     return yaml.safe_dump(dict(config), sort_keys=False, allow_unicode=True, width=100)
 
 
-def model(spec: JobSpec, layout: Layout) -> Config:
+def model(spec: JobSpec) -> Config:
     """Return which weights to start from, and the padding token where the tokenizer lacks one."""
-    section: Config = {"base_model": layout.model if spec.model_folder else spec.model}
+    section: Config = {"base_model": MODEL_NAME if spec.model_folder else spec.model}
     pad = pad_token(spec.model_folder) if spec.model_folder else None
     if pad is not None:
         section["special_tokens"] = {"pad_token": pad}
@@ -220,7 +230,7 @@ def own_file(spec: JobSpec, layout: Layout) -> Config:
     """Return the person's own file, with model and local data at their places on the instance."""
     base = spec.axolotl.base
     config = {**axolotl_data.data(spec, layout.data), **base}
-    config["base_model"] = model(spec, layout)["base_model"]
+    config["base_model"] = model(spec)["base_model"]
     config |= axolotl_data.rebased(spec, layout.data)
     if not any(config.get(key) for key in ("save_steps", "saves_per_epoch", "save_strategy")):
         config["save_steps"] = spec.checkpoints.every_steps or TENTH

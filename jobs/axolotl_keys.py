@@ -69,7 +69,8 @@ def check_keys(
 @cache
 def top_types() -> dict[str, str]:
     """Return key -> type for every top-level key that is known without a plugin."""
-    return {**_spread(TOP), **_spread(ALWAYS)}
+    # Axolotl takes text for learning_rate only to turn it into a number later.
+    return {**_spread(TOP), **_spread(ALWAYS), "learning_rate": "num"}
 
 
 @cache

@@ -54,6 +54,11 @@ FORMAT_COLUMNS: dict[DataFormat, tuple[str, ...]] = {
     DataFormat.COMPLETION: ("text",),
     DataFormat.SEGMENTS: ("segments",),
 }
+# Names inside a turn of a conversation, which `columns` may also change.
+TURN_COLUMNS: dict[DataFormat, tuple[str, ...]] = {
+    DataFormat.CHAT: ("role", "content"),
+    DataFormat.SHAREGPT: ("from", "value"),
+}
 
 
 STRICT = ConfigDict(
@@ -89,12 +94,14 @@ class Data(BaseModel):
     @model_validator(mode="after")
     def _columns_belong_to_the_format(self) -> Data:
         if self.columns and self.format is not None:
-            known = [name.rstrip("?") for name in FORMAT_COLUMNS[self.format]]
+            names = (*FORMAT_COLUMNS[self.format], *TURN_COLUMNS.get(self.format, ()))
+            known = [name.rstrip("?") for name in names]
+            if self.format is DataFormat.SEGMENTS:
+                raise ValueError("the columns of format segments have fixed names")
             for name in self.columns:
                 if name not in known:
                     raise ValueError(
-                        f"columns: format {self.format} has no column {name}; "
-                        f"it has {', '.join(known)}"
+                        f"format {self.format} has no column {name}; it has {', '.join(known)}"
                     )
         return self
 
