@@ -48,11 +48,13 @@ class Attempt:
         """Set the deadline, from now."""
         self.order.update(deadline_at=time.time() + seconds, deadline_in_s=seconds)
 
-    def command(self, *arguments: str, expect: int = 0, **popen: Any) -> dict[str, Any]:
+    def command(
+        self, *arguments: str, expect: int = 0, timeout_s: float = 90, **popen: Any
+    ) -> dict[str, Any]:
         """Run one command of the agent; return its answer."""
         agent = [sys.executable, "-I", "-S", str(self.folder / AGENT_FILE)]
         done = subprocess.run(
-            [*agent, *arguments], capture_output=True, timeout=90, check=False, **popen
+            [*agent, *arguments], capture_output=True, timeout=timeout_s, check=False, **popen
         )
         assert done.returncode == expect, (done.returncode, done.stdout, done.stderr)
         assert done.stderr == b""
@@ -71,7 +73,8 @@ class Attempt:
 
     def wait(self, seconds: float = 60) -> dict[str, Any]:
         """Return exit.json, once it is there."""
-        answer = self.command("await", str(self.folder), "--timeout", str(seconds))
+        words = ("await", str(self.folder), "--timeout", str(seconds))
+        answer = self.command(*words, timeout_s=seconds + 60)
         assert answer["exit"] is not None, answer
         verdict = answer["exit"]
         assert isinstance(verdict, dict)

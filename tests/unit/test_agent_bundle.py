@@ -41,8 +41,9 @@ def test_built_in_generics_stand_only_where_nobody_evaluates_them(source):
                 annotations |= set(ast.walk(found))
     for node in ast.walk(tree):
         if isinstance(node, ast.Subscript) and node not in annotations:
-            name = node.value
-            assert not (isinstance(name, ast.Name) and name.id in {"list", "dict", "set", "tuple"})
+            value = node.value
+            built_in = isinstance(value, ast.Name) and value.id in {"list", "dict", "set", "tuple"}
+            assert not built_in
 
 
 def test_only_the_standard_library(source):
@@ -68,7 +69,7 @@ def test_no_name_is_made_twice():
             if isinstance(node, ast.FunctionDef | ast.ClassDef):
                 names[node.name] += 1
             elif isinstance(node, ast.Assign):
-                names.update(name.id for name in node.targets if isinstance(name, ast.Name))
+                names.update(one.id for one in node.targets if isinstance(one, ast.Name))
             elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
                 names[node.target.id] += 1
         assert [name for name, count in names.items() if count > 1] == []

@@ -131,10 +131,13 @@ def test_a_hanging_nvidia_smi_is_ended(path, tmp_path, monkeypatch):
     sampler.tick()
     began = time.monotonic()
     process = sampler.running
+    assert process is not None
+    assert process.stdout is not None
     until = time.monotonic() + 10
     while sampler.running and time.monotonic() < until:
         pid, _ = os.waitpid(process.pid, os.WNOHANG)
         if pid:
+            assert process.stdout is not None
             process.stdout.close()  # its own child holds the other end open
             process.stdout = None
             sampler.ended(pid, -9)

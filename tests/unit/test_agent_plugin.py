@@ -15,9 +15,9 @@ from orchestrator.agent.metrics import read_metrics
 @pytest.fixture
 def plugin(monkeypatch):
     base = types.ModuleType("axolotl.integrations.base")
-    base.BasePlugin = type("BasePlugin", (), {})
+    vars(base)["BasePlugin"] = type("BasePlugin", (), {})
     transformers = types.ModuleType("transformers")
-    transformers.TrainerCallback = type("TrainerCallback", (), {})
+    vars(transformers)["TrainerCallback"] = type("TrainerCallback", (), {})
     for name, module in {
         "axolotl": types.ModuleType("axolotl"),
         "axolotl.integrations": types.ModuleType("axolotl.integrations"),
@@ -90,7 +90,12 @@ def test_one_write_a_line(callback, monkeypatch):
     import os
 
     written = []
-    monkeypatch.setattr(os, "write", lambda fd, data: written.append(data) or len(data))
+
+    def write(fd, data):
+        written.append(data)
+        return len(data)
+
+    monkeypatch.setattr(os, "write", write)
     callback.on_log(Args, State, None, logs={"loss": 1.0})
     assert len(written) == 1
     assert written[0].endswith(b"\n")
