@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -242,10 +241,15 @@ def test_logs_follow_to_the_end(gpujob):
 
 
 def test_a_reader_that_has_seen_enough(gpujob):
+    line = f"{sys.executable} -m orchestrator --help | head -1; echo ${{PIPESTATUS[0]}}"
     done = subprocess.run(
-        ["bash", "-c", f"{sys.executable} -m orchestrator --help | head -1; echo ${{PIPESTATUS[0]}}"],
-        env=gpujob.environ, capture_output=True, text=True, check=True, cwd=os.getcwd(),
-    )  # fmt: skip
+        ["bash", "-c", line],
+        env=gpujob.environ,
+        capture_output=True,
+        text=True,
+        check=True,
+        cwd=gpujob.folder,
+    )
     assert done.stdout.splitlines()[-1] == "0"
     assert "Traceback" not in done.stderr
     assert "Broken" not in done.stderr

@@ -1,4 +1,4 @@
-"""docs/json.md lists every key of every `--json` answer, and nothing else; money and NaN are safe."""
+"""docs/json.md lists every key of every `--json` answer, and no other; money and NaN are safe."""
 
 from __future__ import annotations
 

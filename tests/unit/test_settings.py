@@ -1,4 +1,4 @@
-"""Settings: `.env.example` lists each with its default, both readers agree, bad values are named."""
+"""`.env.example` lists each setting with its default, both readers agree, bad values are named."""
 
 from __future__ import annotations
 
