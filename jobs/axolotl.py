@@ -42,10 +42,10 @@ DISPLACES: dict[str, tuple[str, ...]] = {
 LORA_KERNELS = ("lora_mlp_kernel", "lora_qkv_kernel", "lora_o_kernel")
 
 
-# How the configuration names an uploaded model: relative to the trainer's working folder, which is the
-# attempt's. Axolotl guesses the kind of model from the letters of its path (axolotl 0.21.0,
-# `utils/schemas/validation.py`, `utils/config`): a folder called "prompts" holds "mpt", and gradient
-# checkpointing is refused.
+# How the configuration names an uploaded model: relative to the trainer's working folder, which is
+# the attempt's. Axolotl guesses the kind of model from the letters of its path (axolotl 0.21.0,
+# `utils/schemas/validation.py`, `utils/config`): a folder called "prompts" holds "mpt", and then
+# gradient checkpointing is refused.
 MODEL_NAME = "./model"
 
 
@@ -95,7 +95,8 @@ def axolotl_config(spec: JobSpec, *, layout: Layout, stack: Stack) -> Config:
     """Return Axolotl's configuration for a loaded job.
 
     Every path in it is below `layout.root`, the trainer's working folder, or names something on a
-    hub. Raises nothing for a spec that `load_job` returned. Reads the tokenizer's small files where the model is a folder.
+    hub. Raises nothing for a spec that `load_job` returned. Reads the tokenizer's small files where
+    the model is a folder.
     """
     if spec.axolotl.base:
         config = own_file(spec, layout)

@@ -122,7 +122,7 @@ def _unknown(key: str, types: Mapping[str, str]) -> Fault:
 
 
 @cache
-def _choices(kind: str) -> tuple[str, ...]:
+def choices(kind: str) -> tuple[str, ...]:
     """Return the alternatives of a type, split at each `|` outside brackets."""
     parts, depth, current = [], 0, ""
     for char in kind:
@@ -134,7 +134,7 @@ def _choices(kind: str) -> tuple[str, ...]:
             current += char
     parts.append(current)
     if len(parts) == 1 and kind.startswith("(") and kind.endswith(")"):
-        return _choices(kind[1:-1])
+        return choices(kind[1:-1])
     # Text comes last: a number written as text should become a number where one is allowed.
     return tuple(sorted(parts, key=lambda part: part == "str"))
 
@@ -144,7 +144,7 @@ def _fit(value: Any, kind: str, path: KeyPath) -> tuple[Any, list[Fault]]:
     if value is None:
         return None, []
     best: tuple[Any, list[Fault]] | None = None
-    for choice in _choices(kind):
+    for choice in choices(kind):
         fitted, faults = _fit_one(value, choice, path)
         if not faults:
             return fitted, []
@@ -228,7 +228,7 @@ def _show(value: Any) -> str:
 
 def _words(kind: str) -> str:
     named = []
-    for choice in _choices(kind):
+    for choice in choices(kind):
         if choice.startswith("'"):
             named.append(choice[1:-1])
         elif choice.startswith("list:"):

@@ -136,6 +136,19 @@ def _needs(config: Config) -> Iterator[Fault]:
             yield Fault((key,), f"needs {other}", f"Set {other}, or leave {key} out")
 
 
+def _model(config: Config) -> Iterator[Fault]:
+    """Axolotl guesses the kind of model from the letters of its name: "prompt" holds "mpt"."""
+    name = str(config.get("base_model", "")).lower()
+    for letters, key in (("mpt", "gradient_checkpointing"), ("falcon", "fsdp_config")):
+        if letters in name and config.get(key):
+            yield Fault(
+                (key,),
+                f"Axolotl takes {config['base_model']} for a model of kind {letters}, by its name, "
+                "and then refuses this",
+                "Turn it off, or fetch the model and name its folder",
+            )
+
+
 def _adapter(config: Config) -> Iterator[Fault]:
     adapter = config.get("adapter")
     if adapter not in (None, "lora", "qlora"):
@@ -275,6 +288,7 @@ RULES: tuple[Callable[[Config], Iterator[Fault]], ...] = (
     _ranges,
     _pairs,
     _needs,
+    _model,
     _adapter,
     _evaluation,
     _attention,

@@ -63,7 +63,7 @@ def make_quick():
     from axolotl.utils import config
     from axolotl.utils.data import sft
 
-    # The schema with the plugins' keys is built anew for each configuration; they have the same ones.
+    # The schema with the plugins' keys is built anew for each configuration, and is the same.
     config.merge_input_args = functools.cache(config.merge_input_args)
     # Tokenised data is kept on disk by a pool of processes.
     sft.save_preprocessed_dataset = lambda *_args, **_kwargs: None
