@@ -214,7 +214,7 @@ def precision() -> Config:
 
 def evaluation(spec: JobSpec) -> Config:
     """Return when to evaluate; nothing where no records are held back."""
-    if spec.data.validation == 0:
+    if spec.axolotl.keys.get("val_set_size", spec.data.validation) == 0:
         return {}
     return {
         "eval_steps": spec.training.eval_every_steps or spec.checkpoints.every_steps or TENTH,
@@ -246,8 +246,6 @@ def overlay(config: Mapping[str, Any], keys: Mapping[str, Any]) -> Config:
         for other in DISPLACES.get(key, ()):
             if other not in keys:
                 result.pop(other, None)
-    if keys.get("val_set_size") == 0:
-        result.pop("eval_steps", None)
     result.update(keys)
     tokens = [source.get("special_tokens") for source in (config, keys)]
     if all(isinstance(part, dict) for part in tokens):

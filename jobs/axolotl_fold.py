@@ -10,7 +10,7 @@ from typing import Any
 
 from jobs.axolotl import Layout, axolotl_config
 from jobs.spec import JobSpec, Training
-from jobs.spec_types import ALL_LINEAR
+from jobs.spec_types import ALL_LINEAR, MAX_HELD_BACK
 
 # training's key -> Axolotl's key, and Axolotl's own default (0.21.0), which holds for a person's
 # own file that does not name it.
@@ -35,13 +35,17 @@ KEYS: dict[str, tuple[str, Any]] = {
 
 
 def effective(spec: JobSpec) -> JobSpec:
-    """Return the spec with `training` as the derived configuration has it.
+    """Return the spec with `training` and `data.validation` as the configuration has them.
 
     Deriving again gives the same configuration. Raises pydantic.ValidationError where a value from
     `axolotl:` is outside what `training` allows.
     """
     config = axolotl_config(spec, layout=Layout("/"), stack="cuda")
-    return spec.model_copy(update={"training": _training(spec.training, config)})
+    changed: dict[str, Any] = {"training": _training(spec.training, config)}
+    part = config.get("val_set_size")
+    if isinstance(part, int | float) and not config.get("test_datasets") and part <= MAX_HELD_BACK:
+        changed["data"] = spec.data.model_copy(update={"validation": float(part)})
+    return spec.model_copy(update=changed)
 
 
 def training_keys(training: Training, given: set[str]) -> dict[str, Any]:
