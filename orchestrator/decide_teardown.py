@@ -67,12 +67,15 @@ def settle(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> tup
     asked = attempt.launch_asked_at or attempt.opened_at
     last = attempt.settle_last_at
     done = attempt.settle_reads
-    if done >= limits.settle_reads + 2:
+    remote = terms.traits.remote
+    wanted = limits.settle_reads if remote else limits.settle_local_reads
+    gap_s = limits.settle_gap_s if remote else limits.settle_local_gap_s
+    if done >= wanted + (2 if remote else 0):
         return [], True
-    due = asked if last is None else last + limits.settle_gap_s
-    if done == limits.settle_reads:
+    due = asked if last is None else last + gap_s
+    if done == wanted:
         due = max(due, asked + limits.settle_late_1_s)
-    elif done > limits.settle_reads:
+    elif done > wanted:
         due = max(due, asked + limits.settle_late_2_s)
     listing = seen.listing
     empty = listing is not None and not any(
@@ -137,7 +140,11 @@ def teardown(machine: Machine, seen: Observation, now: float, terms: Terms) -> l
         pause_s = limits.poll_s(terms.traits) if read_at >= last else 0.0
         due = max(last, read_at + pause_s)
         if rules.ask_again or not accepted:
-            again = max(last + backoff_s(machine, limits), machine.terminate_after)
+            pause_s = backoff_s(machine, limits)
+            if accepted and read_at < last + terms.traits.list_lag_s:
+                # Taken, and no read yet that could show otherwise: give the reads their time.
+                pause_s = max(pause_s, 2 * limits.absence_gap(terms.traits) + pause_s)
+            again = max(last + pause_s, machine.terminate_after)
             wanted.append((again, Terminate(machine.id)))
     if _time(said) < due:
         wanted.append((max(due, seen.describe_after), Describe(machine.id)))

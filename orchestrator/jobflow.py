@@ -86,10 +86,16 @@ def _another(
 
 
 def _next_offer(new: NewJob, attempts: Sequence[Attempt]) -> Offer | None:
-    """Return the first offer after the last one tried, of a provider whose limit is not reached."""
+    """Return the first offer after the last one tried, of a provider whose limit is not reached.
+
+    An offer whose launch was never answered was not really tried: it is the last resort once more.
+    """
     full = {a.provider for a in attempts if a.reason is Reason.QUOTA}
     tried = new.offers.index(attempts[-1].offer) + 1 if attempts else 0
-    return next((o for o in new.offers[tried:] if o.provider not in full), None)
+    fresh = next((o for o in new.offers[tried:] if o.provider not in full), None)
+    if fresh is None and attempts and attempts[-1].reason is Reason.LAUNCH_UNKNOWN:
+        return attempts[-1].offer
+    return fresh
 
 
 def _paid_until(new: NewJob, offer: Offer, spent_usd: Decimal, now: float) -> float:

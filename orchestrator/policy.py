@@ -34,6 +34,9 @@ class Limits:
     settle_gap_s: float = 10.0
     settle_late_1_s: float = 300.0
     settle_late_2_s: float = 900.0
+    # This very machine's list is its process table: five looks a second apart settle it.
+    settle_local_reads: int = 5
+    settle_local_gap_s: float = 1.0
     suspect_s: float = 86_400.0  # afterwards the name stays under the sweep's eyes for a day
     launch_retry_s: float = 600.0  # a rate-limited launch is asked again for this long
     prepare_timeout_s: float = (

@@ -301,6 +301,55 @@ def dearer_is_ended(end: End) -> Iterator[str]:
                 yield f"{attempt.label} trains at {real[0].price_usd_per_hour}"
 
 
+def nothing_waits_for_ever(end: End) -> Iterator[str]:
+    """Each phase ends within its own limit, each cause is noticed: not only at the deadline."""
+    world = end.world
+    if "left_alone" in world.swarm.rates:
+        return
+    for attempt in end.attempts():
+        if attempt.main_id is not None and attempt.main_id == world.orphan:
+            continue  # nobody knew of it: the sweep ends it, past its deadline
+        due = _due(end, attempt)
+        over = attempt.stopping_at if attempt.stopping_at is not None else end.clock()
+        bound = max(due, START + world.calm_at) + NOTICE_S
+        if over > bound and attempt.launched_at is not None:
+            yield f"{attempt.label} went on {over - bound:.0f} s too long after {_phase(attempt)}"
+
+
+NOTICE_S = 420.0  # two reads under the rate limit, a lease that must first expire, back-offs
+
+
+def _phase(attempt: Attempt) -> str:
+    marks = (attempt.trainer_exited_at, attempt.trainer_started_at, attempt.ssh_ready_at)
+    names = ("the exit", "the start", "the login")
+    return next((n for m, n in zip(marks, names, strict=True) if m is not None), "the launch")
+
+
+def _due(end: End, attempt: Attempt) -> float:
+    """Return when the attempt must be on its way out at the latest, by the truth."""
+    world = end.world
+    box = next((b for b in world.boxes.values() if b.machine_id == attempt.main_id), None)
+    real = world.cloud.machines.get(attempt.main_id) if attempt.main_id is not None else None
+    causes = [attempt.deadline_at]
+    if box is None or real is None:
+        return attempt.deadline_at
+    if real.ended_by == "preempted" and real.deleted_at is not None:
+        causes.append(real.deleted_at + world.cloud.settings.list_lag_s)
+    if real.stopped_at is not None:
+        causes.append(real.stopped_at)
+    if attempt.trainer_exited_at is not None:
+        causes.append(attempt.trainer_exited_at + LIMITS.collect_timeout_s)
+    elif attempt.trainer_started_at is not None:
+        if box.trainer_started_at is not None and "agent_dies" in box.faults:
+            causes.append(box.trainer_started_at + box.work_s / 2 + LIMITS.agent_lost_s)
+    elif attempt.ssh_ready_at is not None:
+        causes.append(attempt.ssh_ready_at + LIMITS.prepare_timeout_s)
+    else:
+        asked = attempt.launch_asked_at or attempt.opened_at
+        causes.append(asked + world.cloud.settings.boot_timeout_s)
+    return min(causes)
+
+
 def intent_comes_first(end: End) -> Iterator[str]:
     """Every machine's launch was on record before the machine existed."""
     asked = {
@@ -330,5 +379,6 @@ CHECKERS: tuple[Callable[[End], Iterator[str]], ...] = (
     cancel_is_heeded,
     budget_is_kept,
     dearer_is_ended,
+    nothing_waits_for_ever,
     intent_comes_first,
 )

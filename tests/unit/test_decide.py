@@ -80,6 +80,14 @@ def test_an_unclear_launch_is_never_repeated(now):
         history.append(ev.SettleRead(T0 + reads))
 
 
+def test_on_this_very_machine_the_window_is_five_looks():
+    terms = Terms(replace(TRAITS, remote=False))
+    history = [*UNCLEAR, *(ev.SettleRead(T0 + n) for n in range(4))]
+    assert ask(history, T0 + 3.5, terms) == [Wait(T0 + 4)]
+    history.append(event(ask(history, T0 + 4, terms, listing=listing(T0 + 4))))
+    assert event(ask(history, T0 + 4, terms)).reason is Reason.LAUNCH_UNKNOWN
+
+
 def test_the_settle_window_is_twelve_reads_ten_seconds_apart_then_two_late_ones():
     history, reads, now = [*UNCLEAR], [], T0
     while True:
@@ -182,7 +190,9 @@ def test_booting_looks_and_then_knocks():
     found = event(ask(launched(), T0 + 1, **seen))
     assert found.endpoint == AT
     assert ask([*launched(), found], T0 + 1, **seen) == [Probe()]
-    assert event(ask([*launched(), found], T0 + 2, site_ok_at=T0 + 2, **seen)) == ev.SshReady(T0 + 2)
+    assert event(ask([*launched(), found], T0 + 2, site_ok_at=T0 + 2, **seen)) == ev.SshReady(
+        T0 + 2
+    )
 
 
 def test_a_boot_has_an_end():
@@ -257,7 +267,7 @@ def test_a_stopped_machine_is_lost_but_not_gone():
     lost = event(ask(RUNNING, T0 + 100, **seen))
     assert lost.reason is Reason.INSTANCE_LOST
     stopping = [*RUNNING, lost, ev.TerminateAsked(T0 + 100, M1), ev.TerminateAccepted(T0 + 100, M1)]
-    again = ask(stopping, T0 + 120, **seen)
+    again = ask(stopping, T0 + 130, **seen)
     assert not any(isinstance(a, Record) for a in again)
     assert Terminate(M1) in again
 
@@ -288,13 +298,19 @@ def test_preparing_has_an_end():
 
 
 def test_running_follows():
-    calm = {"listing": listing(T0 + 95, machine()), "described": {M1: Described(T0 + 95, machine())}}
+    calm = {
+        "listing": listing(T0 + 95, machine()),
+        "described": {M1: Described(T0 + 95, machine())},
+    }
     assert ask(RUNNING, T0 + 96, **calm) == [Follow()]
     assert ask(RUNNING, T0 + 96, site_after=T0 + 98, **calm) == [Wait(T0 + 98)]
 
 
 def test_a_silent_ssh_is_waited_for_while_the_provider_says_it_runs():
-    calm = {"listing": listing(T0 + 95, machine()), "described": {M1: Described(T0 + 95, machine())}}
+    calm = {
+        "listing": listing(T0 + 95, machine()),
+        "described": {M1: Described(T0 + 95, machine())},
+    }
     down = {"site_down_since": T0 + 10, "site_error": "timed out", "site_error_at": T0 + 90}
     assert not isinstance(ask(RUNNING, T0 + 96, **down, **calm)[0], Record)
     lost = event(ask(RUNNING, T0 + 10 + LIMITS.ssh_lost_s, **down, **calm))
@@ -323,7 +339,10 @@ def _report(reason):
 
 
 def test_a_verdict_is_collected_log_first():
-    calm = {"listing": listing(T0 + 95, machine()), "described": {M1: Described(T0 + 95, machine())}}
+    calm = {
+        "listing": listing(T0 + 95, machine()),
+        "described": {M1: Described(T0 + 95, machine())},
+    }
     assert ask(TRAINED, T0 + 96, **calm) == [Drain()]
     assert ask(TRAINED, T0 + 96, drained=True, **calm) == [Collect()]
     files = (("adapter_model.safetensors", 9, "ab"),)
@@ -399,7 +418,10 @@ def test_terminate_is_asked_again_with_growing_pauses_for_ever():
 
 
 def test_the_alarm_sounds_after_a_minute_of_silence():
-    alive = {"listing": listing(T0 + 119, machine()), "described": {M1: Described(T0 + 119, machine())}}
+    alive = {
+        "listing": listing(T0 + 119, machine()),
+        "described": {M1: Described(T0 + 119, machine())},
+    }
     assert not any(isinstance(a, Record) for a in ask(ASKED, T0 + 119, **alive))
     assert isinstance(event(ask(ASKED, T0 + 120, **alive)), ev.StillBilling)
 
@@ -416,7 +438,10 @@ def test_a_refused_key_alarms_at_once_and_is_never_the_end():
 def test_a_wait_that_the_provider_asked_for_is_kept():
     history = [*STOPPING, ev.TerminateAsked(T0 + 60, M1),
                ev.TerminateFailed(T0 + 60, M1, "429", retry_at=T0 + 90)]  # fmt: skip
-    alive = {"listing": listing(T0 + 80, machine()), "described": {M1: Described(T0 + 80, machine())}}
+    alive = {
+        "listing": listing(T0 + 80, machine()),
+        "described": {M1: Described(T0 + 80, machine())},
+    }
     assert Terminate(M1) not in ask(history, T0 + 80, **alive)
     assert Terminate(M1) in ask(history, T0 + 90, **alive)
 

@@ -100,9 +100,7 @@ def test_a_suspect_that_came_back_is_billed_from_the_launch_call():
 
 
 def test_a_double_is_a_line_of_its_own():
-    attempt = fold(
-        [*launched(), ev.MachineSeen(T0 + 30, M2, "double"), *gone(T0 + 100, M2)]
-    )
+    attempt = fold([*launched(), ev.MachineSeen(T0 + 30, M2, "double"), *gone(T0 + 100, M2)])
     main, double = ledger.lines([attempt], T0 + 200)
     assert (main.instance_id, main.end) == (M1, None)
     assert (double.instance_id, double.start, double.end) == (M2, T0, T0 + 100)

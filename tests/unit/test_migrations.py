@@ -33,7 +33,9 @@ def old(tmp_path) -> Path:
 
 def tables(path: Path) -> dict[str, str]:
     connection = sqlite3.connect(path)
-    rows = connection.execute("SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL").fetchall()
+    rows = connection.execute(
+        "SELECT name, sql FROM sqlite_master WHERE sql IS NOT NULL"
+    ).fetchall()
     connection.close()
     return {name: re.sub(r"\s+", " ", sql) for name, sql in rows if name != "sqlite_sequence"}
 

@@ -314,7 +314,8 @@ def test_many_threads_write_without_a_lock_error(path):
             job_id = f"{number:06x}"
             lease = held(store, job_id)
             history = [
-                replace(launched()[0], job_id=job_id, label=f"{LABEL}-{number}"), *launched()[1:]
+                replace(launched()[0], job_id=job_id, label=f"{LABEL}-{number}"),
+                *launched()[1:],
             ]
             write(store, lease, history)
             for _ in range(10):
