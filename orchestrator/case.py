@@ -20,6 +20,7 @@ class Case:
         self.terms = terms
         self.seen = Observation()
         self.figures = Figures(gpu_count=attempt.offer.gpu_count)
+        self.offsets: dict[str, int] = {}  # of pulled files, as committed
         self.call_until: float | None = None  # a call on the instance is under way: not beyond this
         self._site: Site | None = None
         self._address: object = None

@@ -90,7 +90,7 @@ def _booting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> l
     common = _machine_in_use(attempt, seen, now, terms)
     if common:
         return common
-    started = attempt.launch_asked_at or attempt.opened_at
+    started = attempt.launched_at or attempt.opened_at  # an adopted one has its time too
     if terms.rules.boot_timeout and now >= started + terms.boot_s:
         said = f"no login after {terms.boot_s:.0f} s: {seen.site_error or _word(attempt, seen)}"
         return _aborted(now, Reason.BOOT_TIMEOUT, said)

@@ -91,12 +91,20 @@ def perform(action: Action, case: Case, hands: Hands) -> None:
 
 def _find(action: Find, case: Case, hands: Hands) -> None:
     answer = hands.reads.find(action.newer_than)
-    if not isinstance(answer, Listed):
+    if isinstance(answer, Listed):
+        take_listing(case, answer)
+    else:
         case.seen.find_after = answer.until
+
+
+def take_listing(case: Case, listed: Listed | None) -> None:
+    """Give the case what a listing shows of its attempt, if it is newer than what it has."""
+    before = case.seen.listing
+    if listed is None or (before is not None and before.at >= listed.at):
         return
     known = {m.id for m in case.attempt.machines}
-    ours = tuple(m for m in answer.machines if m.label == case.attempt.label or m.id in known)
-    case.seen.listing = Listing(answer.at, ours)
+    ours = tuple(m for m in listed.machines if m.label == case.attempt.label or m.id in known)
+    case.seen.listing = Listing(listed.at, ours)
 
 
 def _describe(action: Describe, case: Case, hands: Hands) -> None:
@@ -136,7 +144,6 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
         outcome = (_launch_failed(error, now(), hands),)
     else:
         outcome = (machine_seen(now(), instance, "answered"), ev.Launched(now(), instance.id))
-        case.seen.listing = None  # older than the machine
         case.seen.described[instance.id] = Described(asked.at, instance)
     if not runner.rules.intent_before_launch:
         outcome = (asked, *outcome)
@@ -271,7 +278,10 @@ def _pull(site: Site, case: Case, hands: Hands, times: int) -> bool:
     grew = 0
     for name in LOG_FILES:
         local = runner.home.log_path(attempt.job_id, attempt.number, name)
-        begin = offset = runner.store.offset(attempt.job_id, attempt.number, name)
+        begin = case.offsets.get(name, -1)
+        if begin < 0:  # ours alone to move, under the lease: read once, then known
+            begin = runner.store.offset(attempt.job_id, attempt.number, name)
+        offset = begin
         for _ in range(times):
             reached = site.pull(name, local, offset)
             if reached == offset:
@@ -288,6 +298,7 @@ def _pull(site: Site, case: Case, hands: Hands, times: int) -> bool:
             folder / "metrics.jsonl", folder / "train.log", runner.clock.now()
         )
         runner.pulled(hands.lease, attempt, sizes, figures, grew)
+        case.offsets |= sizes
     return not rest
 
 
@@ -320,7 +331,7 @@ def _until(case: Case) -> float:
     """Return when a call on the instance is cut: the state's own limit, or the deadline."""
     attempt, limits = case.attempt, case.terms.limits
     began, lasts_s = {
-        State.BOOTING: (attempt.launch_asked_at, case.terms.boot_s),
+        State.BOOTING: (attempt.launched_at, case.terms.boot_s),
         State.PREPARING: (attempt.ssh_ready_at, limits.prepare_timeout_s),
         State.COLLECTING: (attempt.trainer_exited_at, limits.collect_timeout_s),
         State.STOPPING: (attempt.stopping_at, limits.farewell_s),

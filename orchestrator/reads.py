@@ -84,6 +84,11 @@ class Reads:
             self._listed = Listed(now, well_formed(machines, self._prefix))
             return self._listed
 
+    @property
+    def newest(self) -> Listed | None:
+        """Return the newest listing that anybody of this process had; no call."""
+        return self._listed
+
     def shows(self, label: str, *, newer_than: float) -> Instance | None:
         """Return a living machine of that label in the newest listing. No call."""
         listed = self._listed

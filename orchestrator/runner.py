@@ -26,7 +26,7 @@ from orchestrator.holder import new_holder
 from orchestrator.home import Home, owner8
 from orchestrator.jobflow import Close, Open, next_move
 from orchestrator.observation import Described, Terms
-from orchestrator.perform import Hands, perform
+from orchestrator.perform import Hands, perform, take_listing
 from orchestrator.plan import JobRecord
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
 from orchestrator.reads import Reads
@@ -225,6 +225,8 @@ class Driver:
         clock = self.runner.clock
         for _ in range(ROUNDS):
             now = clock.now()
+            # A listing that somebody else needed costs nothing: a late machine is adopted sooner.
+            take_listing(case, self.runner.reads[case.attempt.provider].newest)
             case.seen.cancel = cancel
             if case.terms.budget_usd is not None:
                 case.seen.cost_usd = self.cost(now)

@@ -316,7 +316,7 @@ def nothing_waits_for_ever(end: End) -> Iterator[str]:
             yield f"{attempt.label} went on {over - bound:.0f} s too long after {_phase(attempt)}"
 
 
-NOTICE_S = 420.0  # two reads under the rate limit, a lease that must first expire, back-offs
+NOTICE_S = 600.0  # two reads under the rate limit, a lease that must first expire, back-offs
 
 
 def _phase(attempt: Attempt) -> str:
@@ -345,8 +345,8 @@ def _due(end: End, attempt: Attempt) -> float:
     elif attempt.ssh_ready_at is not None:
         causes.append(attempt.ssh_ready_at + LIMITS.prepare_timeout_s)
     else:
-        asked = attempt.launch_asked_at or attempt.opened_at
-        causes.append(asked + world.cloud.settings.boot_timeout_s)
+        launched = attempt.launched_at or attempt.opened_at
+        causes.append(launched + world.cloud.settings.boot_timeout_s)
     return min(causes)
 
 

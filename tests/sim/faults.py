@@ -13,16 +13,16 @@ from dataclasses import dataclass, field
 
 # Per call, while the safety phase lasts. The rate of an enabled fault is drawn between the two.
 CALL_FAULTS: dict[str, tuple[float, float]] = {
-    "launch_no_capacity": (0.1, 0.6),
-    "launch_quota": (0.05, 0.3),
-    "launch_auth": (0.02, 0.1),
-    "launch_invalid": (0.02, 0.1),
+    "launch_no_capacity": (0.2, 0.7),
+    "launch_quota": (0.1, 0.5),
+    "launch_auth": (0.1, 0.4),
+    "launch_invalid": (0.1, 0.4),
     "launch_rate_limited": (0.1, 0.6),
-    "launch_5xx": (0.1, 0.5),
-    "launch_lost_reply": (0.1, 0.7),
-    "launch_timeout": (0.1, 0.5),
-    "launch_late": (0.1, 0.5),
-    "launch_twice": (0.1, 0.4),
+    "launch_5xx": (0.2, 0.7),
+    "launch_lost_reply": (0.2, 0.9),
+    "launch_timeout": (0.3, 0.9),
+    "launch_late": (0.2, 0.7),
+    "launch_twice": (0.3, 0.9),
     "describe_5xx": (0.05, 0.6),
     "describe_hang": (0.02, 0.1),
     "describe_404": (0.02, 0.15),
@@ -39,9 +39,9 @@ CALL_FAULTS: dict[str, tuple[float, float]] = {
     "terminate_forbidden": (0.1, 0.4),
     "ssh_error": (0.02, 0.5),
     "ssh_hang": (0.01, 0.05),
-    "prepare_refused": (0.01, 0.05),
-    "collect_error": (0.1, 0.6),
-    "collect_refused": (0.02, 0.1),
+    "prepare_refused": (0.02, 0.15),
+    "collect_error": (0.4, 0.9),
+    "collect_refused": (0.3, 0.8),
     "crash": (0.002, 0.03),  # at any point
     "crash_at_effect": (0.05, 0.4),  # around a launch or terminate: where it hurts most
     "pause": (0.001, 0.01),
@@ -58,7 +58,7 @@ MACHINE_FAULTS: dict[str, tuple[float, float]] = {
     "collect_never": (0.1, 0.3),
     "instance_dies": (0.1, 0.5),
     "instance_stopped": (0.1, 0.4),
-    "dearer": (0.1, 0.4),  # than quoted
+    "dearer": (0.2, 0.6),  # than quoted
 }
 
 # Per seed: probability that the world has it.
