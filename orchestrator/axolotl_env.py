@@ -22,9 +22,9 @@ from orchestrator.states import Reason
 
 AXOLOTL_VERSION = "0.21.0"
 LOCKS = ("axolotl.txt", "torch.txt", "torch-cpu.txt", "uv.txt")
-# Measured on the CPU variant (docs/adr/axolotl-environment.md); said before a build begins.
+# Measured on the CPU variant (docs/adr/0006-axolotls-environment.md); said before a build begins.
 DOWNLOAD_BYTES = {"cpu": 800_000_000, "cuda": 3_500_000_000}
-DISK_BYTES = {"cpu": 3_100_000_000, "cuda": 8_500_000_000}
+DISK_BYTES = {"cpu": 2_900_000_000, "cuda": 8_500_000_000}
 ANSWER_TIMEOUT_S = 240.0  # asking an image's Python for its Axolotl may read from a cold disk
 # What pip and uv need to know of the user's network; nothing else of the user's environment goes.
 CERTIFICATES = ("SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE")

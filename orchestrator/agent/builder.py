@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import json
 import os
 import re
@@ -17,8 +18,8 @@ from orchestrator.agent.files import Document, write_durably
 from orchestrator.agent.procs import PR_SET_PDEATHSIG, prctl, steady_s
 
 PYTHONS = ((3, 11), (3, 14))  # what the locks were resolved for, and wheels exist for
-# Measured: 3.1 GB for the CPU build (docs/adr/axolotl-environment.md); the CUDA stack, unpacked,
-# adds about 5 GB.
+# Measured: 2.8 GB for the CPU build (docs/adr/0006-axolotls-environment.md); the CUDA stack,
+# unpacked, adds about 5 GB.
 NEED_BYTES = {"cpu": 4 << 30, "cuda": 11 << 30}
 BUILD_TIMEOUT_S = 3600
 QUIET_S = 0.5
@@ -62,9 +63,10 @@ class BuildFailed(Exception):  # noqa: N818 - as the house names its errors
 
 def find_python() -> tuple[str, str]:
     """Return (path, "3.12") of a Python that can make the environment; raises BuildFailed."""
+    if PYTHONS[0] <= sys.version_info[:2] <= PYTHONS[1] and importlib.util.find_spec("venv"):
+        return sys.executable, "%d.%d" % sys.version_info[:2]
     code = "import sys, venv; print('%d.%d' % sys.version_info[:2])"
-    names = [sys.executable] + ["python3.%d" % minor for minor in (12, 13, 11, 14)] + ["python3"]
-    for name in names:
+    for name in ["python3.%d" % minor for minor in (12, 13, 11, 14)]:
         path = shutil.which(name)
         if path is None:
             continue
