@@ -27,6 +27,7 @@ AGENT_MODULES = (
     "weights",
     "verdict",
     "order",
+    "keeper",
     "daemon",
     "commands",
 )

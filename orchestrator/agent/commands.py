@@ -14,7 +14,7 @@ import sys
 import time
 from typing import Any, Iterator
 
-from orchestrator.agent.daemon import launch, orphan_document
+from orchestrator.agent.daemon import launch
 from orchestrator.agent.files import (
     CLAIM,
     EXIT,
@@ -29,6 +29,7 @@ from orchestrator.agent.files import (
     size_of,
     write_durably,
 )
+from orchestrator.agent.keeper import orphan_document
 from orchestrator.agent.order import GRACE_S, BadOrder, read_order
 from orchestrator.agent.procs import TICK_S, is_alive, send, steady_s
 

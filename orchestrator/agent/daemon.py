@@ -21,24 +21,29 @@ import select
 import signal
 import subprocess
 import time
-from typing import Any, Callable, NoReturn
+from typing import Any, NoReturn
 
 from orchestrator.agent.files import (
     CLAIM,
-    EXIT,
     LOG,
     METRICS,
-    SCHEMA,
-    STARTS,
     STOP,
     Document,
     claim_once,
     count_start,
+    free_bytes,
     publish_exit,
     read_document,
     reserve_exit,
     size_of,
     write_heartbeat,
+)
+from orchestrator.agent.keeper import (
+    LEFTOVER_GRACE_S,
+    TICK_MAX_S,
+    exit_document,
+    keep,
+    linger,
 )
 from orchestrator.agent.logs import read_log
 from orchestrator.agent.metrics import GpuSampler, read_metrics
@@ -50,20 +55,13 @@ from orchestrator.agent.procs import (
     identity,
     oom_kills,
     prctl,
-    send,
     steady_s,
 )
 from orchestrator.agent.verdict import Case, Stopped, judge, stamp_of, steps_of
 from orchestrator.agent.weights import BadWeights, Weights, check_weights
 
 HEARTBEAT_S = 5.0
-TICK_MAX_S = 1.0
-LEFTOVER_GRACE_S = 1.0  # for what a finished trainer leaves behind
-KEEPER_MARGIN_S = 60.0  # the keeper ends an agent that hangs so long past deadline and grace
 MOST_FDS = 4096
-DESTRUCT_FIRST_S = 5.0
-DESTRUCT_LONGEST_S = 300.0
-DESTRUCT_TIMEOUT_S = 120.0
 
 
 def launch(order: Order, answer_fd: int) -> NoReturn:
@@ -94,94 +92,6 @@ def launch(order: Order, answer_fd: int) -> NoReturn:
     with contextlib.suppress(BaseException):
         keep(order, deadline, agent)
     os._exit(0)
-
-
-def keep(order: Order, deadline: float, agent: int) -> None:
-    """Wait for the agent; end what it leaves, and speak for it if it could not."""
-    signal.signal(signal.SIGTERM, lambda *_: send((agent,), signal.SIGTERM))
-    exit_path = os.path.join(order.folder, EXIT)
-    margin = order.stop_grace_s + KEEPER_MARGIN_S
-    while True:
-        if os.waitpid(agent, os.WNOHANG)[0]:
-            break
-        late = steady_s() > deadline + margin
-        if late and (order.self_destruct is not None or not os.path.exists(exit_path)):
-            send((agent,), signal.SIGKILL)
-        time.sleep(0.5)
-    claim = read_document(os.path.join(order.folder, CLAIM)) or {}
-    if claim.get("pid") != agent:
-        return  # it was refused: the folder is another's
-    left = end_tree(os.getpid(), grace_s=LEFTOVER_GRACE_S, spare=(), reap=reap_all)
-    document = orphan_document(order.folder)
-    if steady_s() > deadline:
-        document.update(verdict="stopped", reason="DEADLINE", evidence="the agent hung past it")
-    if left:
-        document["evidence"] += "; %d processes could not be killed" % len(left)
-    with contextlib.suppress(OSError):
-        publish_exit(order.folder, document)
-    linger(order, deadline, lambda: None)
-
-
-def reap_all() -> None:
-    """Collect every child that has ended."""
-    with contextlib.suppress(ChildProcessError):
-        while os.waitpid(-1, os.WNOHANG)[0]:
-            pass
-
-
-def exit_document(folder: str, verdict: str, reason: str, evidence: str) -> Document:
-    """Return the verdict's document with all its fields, those unknown as null."""
-    claim = read_document(os.path.join(folder, CLAIM)) or {}
-    return {
-        "schema": SCHEMA,
-        "token": claim.get("token"),
-        "trainer_starts": size_of(os.path.join(folder, STARTS)),
-        "rc": None,
-        "signal": None,
-        "started_at": claim.get("at"),
-        "ended_at": time.time(),
-        "verdict": verdict,
-        "reason": reason,
-        "evidence": evidence,
-        "last_step": None,
-        "max_steps": None,
-        "adapter": None,
-    }
-
-
-def orphan_document(folder: str) -> Document:
-    """Return the verdict on a training whose agent was killed."""
-    words = "the agent on the instance was killed, and the training with it"
-    document = exit_document(folder, "failed", "TRAINER_KILLED", words)
-    seen = read_metrics(os.path.join(folder, METRICS))
-    document.update(last_step=seen.last_step, max_steps=seen.max_steps)
-    return document
-
-
-def linger(order: Order, deadline: float, tick: Callable[[], None]) -> None:
-    """Stay until the deadline where the machine can end itself, and then see that it does.
-
-    Nobody may ever come for the result. Repeated with longer and longer pauses, for ever.
-    """
-    if order.self_destruct is None:
-        return
-    pause = DESTRUCT_FIRST_S
-    while True:
-        if steady_s() >= deadline:
-            with contextlib.suppress(OSError, subprocess.SubprocessError):
-                subprocess.run(
-                    ["/bin/sh", "-c", order.self_destruct],
-                    stdin=subprocess.DEVNULL,
-                    stdout=subprocess.DEVNULL,
-                    stderr=subprocess.DEVNULL,
-                    timeout=DESTRUCT_TIMEOUT_S,
-                    check=False,
-                )
-            time.sleep(pause)
-            pause = min(2 * pause, DESTRUCT_LONGEST_S)
-        else:
-            time.sleep(min(TICK_MAX_S, max(0.0, deadline - steady_s())))
-        tick()
 
 
 class Agent:
@@ -360,6 +270,7 @@ class Agent:
     def _judge(self) -> Document:
         """Return the verdict; what the trainer left behind is ended meanwhile."""
         order = self.order
+        free = free_bytes(order.folder)
         self._end(LEFTOVER_GRACE_S)
         weights: Weights | None = None
         error = ""
@@ -381,6 +292,7 @@ class Agent:
             fresh,
             killed,
             order.may_stop_early,
+            free,
         )
         verdict = judge(case)
         step, steps = steps_of(case)

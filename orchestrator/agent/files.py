@@ -119,6 +119,15 @@ def size_of(path: str) -> int:
         return 0
 
 
+def free_bytes(folder: str) -> int | None:
+    """Return what the folder's disk has left for us, None where it does not say."""
+    try:
+        found = os.statvfs(folder)
+    except OSError:
+        return None
+    return found.f_bavail * found.f_frsize
+
+
 def reserve_exit(folder: str) -> None:
     """Take the disk blocks of the verdict now, so that a full disk can't keep it back."""
     write_durably(os.path.join(folder, EXIT_PART), b" " * RESERVED_BYTES)

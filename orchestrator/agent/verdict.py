@@ -10,6 +10,7 @@ from orchestrator.agent.logs import LogFacts
 from orchestrator.agent.metrics import MetricsFacts
 from orchestrator.agent.weights import Weights
 
+FULL_DISK_BYTES = 16 << 20
 FileStamp = Optional[Tuple[int, int, int]]
 
 
@@ -32,6 +33,7 @@ class Case(NamedTuple):
     fresh: bool  # the weights were written by this trainer
     out_of_memory_kill: bool
     may_stop_early: bool = False
+    free_bytes: int | None = None  # on the folder's disk, when the trainer had ended
 
 
 class Verdict(NamedTuple):
@@ -51,6 +53,11 @@ def judge(case: Case) -> Verdict:
         return Verdict("stopped", case.stopped.reason, case.stopped.evidence)
     if fault is None:
         fault = classify(case.log, case.rc, case.out_of_memory_kill)
+    unexplained = fault.reason in ("TRAINER_FAILED", "INCOMPLETE")
+    if unexplained and case.free_bytes is not None and case.free_bytes < FULL_DISK_BYTES:
+        # Its last words had no room in the log.
+        words = "%d bytes are free on the disk; %s" % (case.free_bytes, fault.evidence)
+        fault = Failure("DISK_FULL", words)
     return Verdict("failed", fault.reason, fault.evidence)
 
 

@@ -259,19 +259,31 @@ def test_a_signal_to_the_agent_is_a_stop(attempt):
     assert gone(job) == []
 
 
-def test_a_full_disk_does_not_keep_the_verdict_back(attempt):
-    """A file size limit of one block stands in for the full disk: nothing new can be written."""
-    job = attempt(steps=1000, log_bytes_per_step=200_000)
-    import resource
+@pytest.fixture
+def small_disk(tmp_path):
+    """Mount a disk of 1 MiB; only root may."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    options = ["-t", "tmpfs", "-o", "size=1m", "none", str(place)]
+    if subprocess.run(["mount", *options], capture_output=True, check=False).returncode != 0:
+        pytest.skip("mounting a small disk needs root")
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
 
-    def limit():
-        resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, 65_536))
-        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
 
-    job.start(preexec_fn=limit)
+def test_a_full_disk_does_not_keep_the_verdict_back(attempt, small_disk):
+    job = attempt("disk/job", steps=1000, log_bytes_per_step=200_000)
+    job.start()
     verdict = job.wait()
-    assert verdict["verdict"] == "failed"
+    assert (verdict["verdict"], verdict["reason"]) == ("failed", "DISK_FULL"), verdict
     assert verdict["trainer_starts"] == 1
+    with pytest.raises(OSError, match="No space left"):
+        (small_disk / "more").write_bytes(b"x" * 8192)
+    status = job.status()
+    assert status["phase"] == "done"
+    assert status["heartbeat_age_s"] < 30  # it too was overwritten in place
+    assert job.stop()["exit"] == verdict
+    assert gone(job) == []
 
 
 def test_await_and_status_where_there_is_nothing(attempt, tmp_path):

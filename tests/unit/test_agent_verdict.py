@@ -127,6 +127,15 @@ def test_an_early_stop_counts_where_the_job_asked_for_one(good):
     assert judge(silent).reason == "INCOMPLETE"
 
 
+def test_a_full_disk_explains_what_nothing_else_does(good):
+    full = good._replace(rc=1, free_bytes=4096)
+    assert judge(full).reason == "DISK_FULL"
+    assert judge(full._replace(rc=0, weights=None, weights_error="torn")).reason == "DISK_FULL"
+    assert judge(full._replace(rc=0)).reason == "SUCCEEDED"
+    assert judge(full._replace(rc=-9)).reason == "TRAINER_KILLED"
+    assert judge(full._replace(free_bytes=1 << 30)).reason == "TRAINER_FAILED"
+
+
 def test_our_own_stop_is_no_failure_of_the_trainer(good):
     stopped = Stopped("DEADLINE", "the deadline passed")
     verdict = judge(good._replace(rc=-15, stopped=stopped))
