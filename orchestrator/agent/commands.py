@@ -79,6 +79,8 @@ def _dispatch(argv: list[str]) -> Document:
             options[word] = "yes"
         elif word in ("--timeout", "--reason") and argv:
             options[word] = argv.pop(0)
+            if word == "--reason" and not re.match(r"[A-Z_]{1,40}\Z", options[word]):
+                raise CannotAnswer(BAD_INPUT, "--reason %r is no reason" % options[word])
         else:
             words.append(word)
     if len(words) != 2 or words[0].startswith("-"):

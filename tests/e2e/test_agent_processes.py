@@ -201,6 +201,8 @@ def test_what_a_finished_trainer_leaves_behind_is_ended(attempt):
     job = attempt(steps=2, children=3)
     job.start()
     assert job.wait()["verdict"] == "succeeded"
+    ours = {job.claim()["pid"], job.claim()["keeper"]}
+    assert {one.pid for one in job.processes()} <= ours  # before the verdict, not after it
     assert gone(job) == []
 
 
@@ -279,9 +281,11 @@ def test_a_full_disk_does_not_keep_the_verdict_back(attempt, small_disk):
     assert verdict["trainer_starts"] == 1
     with pytest.raises(OSError, match="No space left"):
         (small_disk / "more").write_bytes(b"x" * 8192)
-    status = job.status()
-    assert status["phase"] == "done"
-    assert status["heartbeat_age_s"] < 30  # it too was overwritten in place
+    end = time.monotonic() + 5
+    heartbeat = job.folder / "heartbeat.json"
+    while json.loads(heartbeat.read_text())["phase"] != "done":  # it too is overwritten in place
+        assert time.monotonic() < end
+        time.sleep(0.05)
     assert job.stop()["exit"] == verdict
     assert gone(job) == []
 
@@ -296,6 +300,7 @@ def test_await_and_status_where_there_is_nothing(attempt, tmp_path):
     assert "no folder" in job.command("status", str(tmp_path / "none"), expect=2)["error"]
     assert "usage" in job.command("dance", expect=2)["error"]
     assert "usage" in job.command("dance", str(tmp_path), expect=2)["error"]
+    assert "no reason" in job.command("stop", str(job.folder), "--reason", "x y", expect=2)["error"]
     assert "timeout" in job.command("await", str(job.folder), "--timeout", "x", expect=2)["error"]
 
 
@@ -363,3 +368,37 @@ def test_a_loud_trainer_is_logged_byte_for_byte(attempt):
     log = (job.folder / "train.log").read_bytes()
     assert len(log) > 30_000_000
     assert log.count(b"\x00\xff\x1b[31m") == 30
+
+
+@pytest.fixture
+def small_memory():
+    """Make a control group of 150 MiB, version 1 or 2; only root may."""
+    group = Path("/sys/fs/cgroup/memory/gpujob-test")
+    limit = "memory.limit_in_bytes"
+    if not group.parent.exists():
+        group, limit = Path("/sys/fs/cgroup/gpujob-test"), "memory.max"
+    try:
+        group.mkdir(exist_ok=True)
+        (group / limit).write_text(str(150 << 20))
+    except OSError:
+        pytest.skip("making a control group needs root")
+    yield group
+    end = time.monotonic() + 10
+    while time.monotonic() < end and (group / "cgroup.procs").read_text():
+        time.sleep(0.05)
+    group.rmdir()
+
+
+def test_the_kernel_takes_the_trainer_not_the_agent(attempt, small_memory):
+    job = attempt()
+    hog = "x = [bytearray(1 << 20) for _ in range(400)]; print('not reached')"
+    job.order["argv"] = [sys.executable, "-c", hog]
+
+    def enter():
+        (small_memory / "cgroup.procs").write_text(str(os.getpid()))
+
+    job.start(preexec_fn=enter)
+    verdict = job.wait()
+    assert (verdict["verdict"], verdict["signal"]) == ("failed", 9)
+    assert verdict["reason"] == "HOST_OUT_OF_MEMORY"
+    assert gone(job) == []

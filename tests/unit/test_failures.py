@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import ast
 import csv
+import re
 from pathlib import Path
 
 import pytest
 
+from orchestrator.agent.bundle import agent_source
 from orchestrator.agent.failures import RULES, classify
 from orchestrator.agent.logs import read_log
 from orchestrator.failure_words import FAILURE_WORDS
@@ -61,6 +64,21 @@ def test_every_reason_of_the_agent_is_a_reason_and_has_words():
         assert not cause.endswith(".")
         assert len(next_step) > 20
     assert Reason.SUCCEEDED not in FAILURE_WORDS
+
+
+def test_every_reason_that_the_agent_can_write_is_one():
+    """Reasons are plain strings on the instance; look at every capital word in what is shipped."""
+    tree = ast.parse(agent_source())
+    words = {
+        node.value
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
+    }
+    capital = {word for word in words if re.fullmatch(r"[A-Z][A-Z0-9]+(_[A-Z0-9]+)*", word)}
+    others = {"CLOCK_BOOTTIME", "GPUJOB_FOLDER", "PYTHONPATH", "O_NOFOLLOW", "BOOL"}
+    capital = {word for word in capital - others if not re.fullmatch(r"B?[FIU]\d.*", word)}
+    assert len(capital) > 25
+    assert capital <= {reason.value for reason in Reason}
 
 
 def test_the_kernels_counter_tells_want_of_memory_from_a_kill(tmp_path):
