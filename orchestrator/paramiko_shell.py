@@ -31,7 +31,7 @@ OPEN_S = 30.0  # channel and exec request: the host forks a shell
 STALL_S = 300.0  # a transfer without a byte although the host lives: a slow disk's fsync at most
 PROBE_EVERY_S = 2.5
 PROBE_LIMIT_S = 6.0  # PROBE_EVERY_S + PROBE_LIMIT_S < 10 s, the promise
-CHUNK_BYTES = 1 << 15  # paramiko's packet: larger reads gain nothing with its default window
+CHUNK_BYTES = 1 << 21  # all that its window holds: a smaller read moves the rest in memory
 MAX_NOISE_BYTES = 1 << 16  # what a login script may print before our command starts
 
 # Printed before a command's own output: what a .bashrc prints (RunPod's images) comes before it.
