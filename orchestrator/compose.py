@@ -71,9 +71,33 @@ def compose(
         state.clock,
         owner,
         limits=limits_from(environment(os.environ, Path.cwd())),
-        listeners=[LogTimes(state), *listeners],
+        listeners=[JobLog(), LogTimes(state), *listeners],
     )
     return Parts(settings, owner, providers, runner)
+
+
+class JobLog:
+    """Writes every event of the journal to the log of gpujob itself, secrets masked."""
+
+    def __init__(self) -> None:
+        import structlog
+
+        self._log = structlog.get_logger("gpujob.journal")
+
+    def __call__(self, happening: Happening) -> None:
+        """Take what the runner tells."""
+        if happening.event is None:
+            return
+        from orchestrator import codec
+
+        fields = codec.encode(happening.event)
+        names = {"job": happening.job_id, "attempt": happening.attempt}
+        said = {
+            name: value
+            for name, value in fields.items()
+            if name not in {"at", "job_id", "event"} and value is not None
+        }
+        self._log.info(type(happening.event).__name__, **{**said, **names})
 
 
 class LogTimes:

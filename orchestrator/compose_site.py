@@ -123,7 +123,10 @@ class SiteMaker:
                 name=spec.name,
                 base_model=bare_model(spec),
                 method=str(spec.method),
-                data=[DataFile(path.name, None, sha256_of(path)) for path in data_files(spec)],
+                data=[
+                    DataFile(path.name, records_in(path), sha256_of(path))
+                    for path in data_files(spec)
+                ],
                 settings={k: training[k] for k in CARD_SETTINGS if training.get(k) is not None},
                 results={name: value for name, value in results.items() if value is not None},
                 versions=machine.axolotl.versions if machine is not None else {},
@@ -167,6 +170,14 @@ def data_files(spec: JobSpec) -> list[Path]:
     """Return the local files of records that are still there."""
     named = [spec.data.train, spec.data.validation]
     return [path for path in named if isinstance(path, Path) and path.is_file()]
+
+
+def records_in(path: Path) -> int | None:
+    """Return how many records a .jsonl file has; None for formats that would have to be parsed."""
+    if path.suffix.lower() != ".jsonl":
+        return None
+    with path.open("rb") as file:
+        return sum(1 for line in file if line.strip())
 
 
 def sha256_of(path: Path) -> str:

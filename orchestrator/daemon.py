@@ -106,7 +106,7 @@ def see_that_jobs_are_driven(state: Looked) -> None:
 
     if not state.sweep:
         return
-    lost = [job_id for job_id, _holder in state.waiting("", is_dead)]
+    lost = [job_id for job_id, _holder in state.waiting("a reader", is_dead)]
     if not lost or running(state.home.root) is not None:
         return
     pid = start(state.home.root)

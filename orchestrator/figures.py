@@ -14,8 +14,9 @@ class Figures:
     """Reads both files of one attempt; the log only where the plugin wrote nothing."""
 
     def __init__(self, *, gpu_count: int) -> None:
-        self._metrics = MetricsReader(gpu_count=gpu_count)
-        self._log = LogMetricsReader(gpu_count=gpu_count)
+        count = max(1, gpu_count)  # a CPU offer has no GPU, and yet a throughput
+        self._metrics = MetricsReader(gpu_count=count)
+        self._log = LogMetricsReader(gpu_count=count)
 
     def read(self, metrics: Path, log: Path, now: float) -> Progress | None:
         """Return what is known now; None where nothing is."""

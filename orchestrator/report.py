@@ -278,7 +278,7 @@ def _training_fields(attempt: AttemptView | None) -> list[tuple[str, str]]:
         parts.append(f"loss {number(attempt.loss)}")
     if attempt.eval_loss is not None:
         parts.append(f"eval {number(attempt.eval_loss)}")
-    if attempt.tokens_per_s is not None:
+    if attempt.tokens_per_s:
         parts.append(f"{number(attempt.tokens_per_s)} tok/s")
     return [("training", ", ".join(parts))]
 

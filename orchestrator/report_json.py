@@ -63,7 +63,6 @@ def stray_body(stray: Any) -> dict[str, Any]:
         "label": stray.label,
         "kind": stray.kind,
         "first_seen_at_unix_s": stray.first_seen_at,
-        "last_seen_at_unix_s": stray.last_seen_at,
         "price_usd_per_hour": None if price is None else exact_money(Decimal(price)),
         "deadline_at_unix_s": stray.deadline_at,
     }

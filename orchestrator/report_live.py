@@ -29,11 +29,12 @@ from orchestrator.report_text import (
     size,
     sparkline,
 )
-from orchestrator.states import ENDINGS, Outcome, State, Teardown
+from orchestrator.states import ENDINGS, Outcome, Reason, State, Teardown
 from orchestrator.views import AttemptView, JobView
 
 PACE_POINTS = 30  # newest progress points that the pace is taken from: old ones know another speed
 BAR_WIDTH = 24
+PLAIN_LINES = 20  # of a whole training, where every change is a line that stays
 SPARK_WIDTH = 48
 
 
@@ -124,9 +125,10 @@ def phases(live: Live) -> list[tuple[str, str]]:
         rows.append(
             _phase("train", attempt.trainer_started_at, attempt.trainer_exited_at, live, steps)
         )
-        if live.job.state is State.COLLECTING:
-            words = "bringing the adapter home"
-            rows.append(_phase("collect", attempt.trainer_exited_at, None, live, words))
+        if live.job.state is State.COLLECTING or attempt.reason is Reason.SUCCEEDED:
+            home_at = attempt.terminate_first_asked_at
+            words = "bringing the adapter home" if home_at is None else "adapter home, checked"
+            rows.append(_phase("collect", attempt.trainer_exited_at, home_at, live, words))
     if attempt.terminate_first_asked_at is not None:
         words = (
             f"asked {times(attempt.terminate_calls)}, read as gone {times(attempt.absence_reads)}"
@@ -200,7 +202,7 @@ def figure_words(live: Live) -> str:
     if attempt.loss is not None:
         evaluated = f" (eval {number(attempt.eval_loss)})" if attempt.eval_loss is not None else ""
         parts.append(f"loss {number(attempt.loss)}{evaluated}")
-    if attempt.tokens_per_s is not None:
+    if attempt.tokens_per_s:
         parts.append(f"{number(attempt.tokens_per_s)} tok/s")
     if curve.gpu_util_percent is not None:
         parts.append(f"GPU {curve.gpu_util_percent:.0f} %")
@@ -294,10 +296,9 @@ def plain_lines(before: Live | None, live: Live, screen: Screen) -> list[str]:
     for label, text in phases(live):
         if _timeless(text) != _timeless(told.get(label, "")):
             lines += field_lines(label, _timeless(text), screen)
-    if live.job.state is State.RUNNING and _step(live) != (before and _step(before)):
-        lines += field_lines("train", progress_words(live), screen)
-        if figure_words(live):
-            lines += field_lines("", figure_words(live), screen)
+    if live.job.state is State.RUNNING and _share(live) != (before and _share(before)):
+        text = progress_words(live)
+        lines += field_lines("train", f"{text}  {figure_words(live)}".rstrip(), screen)
     if live.job.teardown is Teardown.STILL_BILLING and (
         before is None or before.job.teardown is not Teardown.STILL_BILLING
     ):
@@ -311,9 +312,12 @@ def _timeless(text: str) -> str:
     return words + going_on if going_on else text
 
 
-def _step(live: Live) -> int | None:
+def _share(live: Live) -> int | None:
+    """Return which twentieth of the training is done: the steps worth a line of their own."""
     attempt = newest(live.job)
-    return attempt.step if attempt is not None else None
+    if attempt is None or attempt.step is None or not attempt.max_steps:
+        return None
+    return attempt.step * PLAIN_LINES // attempt.max_steps
 
 
 def closed_at_words(job: JobView, now: float) -> str:

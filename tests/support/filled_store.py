@@ -140,6 +140,6 @@ def fill(home_folder: Path) -> tuple[Home, Store, dict[str, str]]:
         "unclear": filler.job("maybe", "opened", "unclear"),
         "queued": filler.job("waiting"),
     }
-    stray = Stray("runpod", "i-9", "gpujob-ab12cd34-zz-1-q", "orphan", T0, T0 + 60, "0.50")
+    stray = Stray("runpod", "i-9", "gpujob-ab12cd34-zz-1-q", "orphan", T0, "0.50")
     store.save_strays([stray], providers=["runpod"])
     return home, store, ids

@@ -48,7 +48,12 @@ def test_the_lock_dies_with_its_process(tmp_path):
 @pytest.fixture
 def started(monkeypatch):
     calls = []
-    monkeypatch.setattr(daemon, "start", lambda home: calls.append(home) or 4242)
+
+    def start(home):
+        calls.append(home)
+        return 4242
+
+    monkeypatch.setattr(daemon, "start", start)
     return calls
 
 

@@ -67,8 +67,8 @@ def test_the_same_screen_is_not_written_again():
     terminal, painter = _painter()
     painter.paint(["a"])
     before = len(terminal.rows)
-    writes = []
-    terminal.write = writes.append  # type: ignore[method-assign]
+    writes: list[str] = []
+    terminal.write = writes.append
     painter.paint(["a"])
     assert not writes
     assert len(terminal.rows) == before

@@ -146,8 +146,10 @@ def test_plain_lines_come_once_a_change():
     assert plain_lines(None, _live(INTENDED), WIDE)
     booted = plain_lines(_live(BOOTING, curve=Curve()), _live(PREPARING, curve=Curve()), WIDE)
     assert [line.split()[0] for line in booted] == ["boot", "prepare"]
-    stepped = plain_lines(_live(), _live(job({"step": 513})), WIDE)
-    assert "step 513/902" in stepped[0]
+    assert not plain_lines(_live(), _live(job({"step": 513})), WIDE)  # the same twentieth
+    stepped = plain_lines(_live(), _live(job({"step": 555})), WIDE)
+    assert "step 555/902" in stepped[0]
+    assert "loss 1.284" in stepped[0]
 
 
 def test_plain_lines_do_not_repeat_a_running_phase():
@@ -164,8 +166,9 @@ def test_plain_lines_tell_of_billing_once():
 
 def test_plain_text_has_the_same_words_as_the_screen():
     screen = "\n".join(live_lines(_live(), WIDE))
+    words = set(screen.split())
     for line in plain_lines(None, _live(), WIDE):
-        assert line in screen
+        assert set(line.split()) <= words
 
 
 def test_teardown_is_a_phase_of_its_own():
