@@ -126,7 +126,7 @@ def init(path: Path, *, force: bool) -> int:
 
     if path.is_dir():
         path /= "job.yaml"
-    text = job_template()
+    text = job_template(file=str(path))
     try:
         with path.open("w" if force else "x", encoding="utf-8") as file:
             file.write(text)
@@ -142,7 +142,7 @@ def schema() -> int:
     """Print the job file's JSON schema."""
     import json
 
-    from jobs.schema import job_schema
+    from jobs.spec_schema import job_schema
 
     out([json.dumps(job_schema(), indent=2)])
     return Exit.OK

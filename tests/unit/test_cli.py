@@ -321,3 +321,57 @@ def test_refusals_of_other_rooms_keep_their_words(home, capsys):
     launched = Refused("lost sight of it", launched=True)
     complaint.complain(launched, ["submit", "x"])
     assert "nothing was launched" not in capsys.readouterr().err
+
+
+def test_init_writes_a_file_to_start_from(home, answer, tmp_path):
+    code, out, _ = answer("init")
+    assert code == 0
+    assert "gpujob submit job.yaml --dry-run" in out
+    text = (tmp_path / "job.yaml").read_text()
+    assert text.startswith("#")
+    code, _, err = answer("init")
+    assert code == 2
+    assert "--force" in err
+    (tmp_path / "job.yaml").write_text("mine")
+    assert answer("init", "--force")[0] == 0
+    assert (tmp_path / "job.yaml").read_text() == text
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    assert answer("init", "folder")[0] == 0
+    assert (folder / "job.yaml").exists()
+    assert answer("init", "nowhere/job.yaml")[0] == 2
+
+
+def test_schema_is_json_schema(home, answer):
+    code, out, _ = answer("schema")
+    body = json.loads(out)
+    assert code == 0
+    assert {"name", "model", "method"} <= set(body["properties"])
+
+
+def test_doctor_looks_at_this_machine(home, answer):
+    code, out, _ = answer("doctor", "--json")
+    checks = {check["name"]: check for check in json.loads(out)["checks"]}
+    assert {"python", "sqlite", "home", "disk", "ssh", "daemon", "provider local"} <= set(checks)
+    failed = any(check["level"] == "fail" for check in checks.values())
+    assert code == (2 if failed else 0)
+    _, text, _ = answer("doctor")
+    assert "provider local" in text
+
+
+def test_providers_list_what_they_offer(home, answer, monkeypatch):
+    monkeypatch.setenv("GPUJOB_LOCAL_PRICE_USD_PER_HOUR", "0.25")
+    code, out, _ = answer("providers", "--json")
+    assert code == 0
+    (local,) = json.loads(out)["providers"]
+    assert local["name"] == "local"
+    assert local["proves_absence"] is True
+    assert local["offers"][0]["price_usd_per_hour"] == "0.250000"
+    assert "0.25 notional" in answer("providers")[1]
+
+
+def test_a_sweep_of_a_clean_house(home, answer):
+    code, out, _ = answer("sweep")
+    assert code == 0
+    assert "nothing that should not be there" in out
+    assert json.loads(answer("sweep", "--json")[1])["findings"] == []
