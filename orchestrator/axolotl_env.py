@@ -21,7 +21,7 @@ from orchestrator.site import SiteRefused
 from orchestrator.states import Reason
 
 AXOLOTL_VERSION = "0.21.0"
-LOCKS = ("axolotl.txt", "torch.txt", "torch-cpu.txt", "uv.txt")
+LOCKS = ("axolotl.txt", "build.txt", "torch.txt", "torch-cpu.txt", "uv.txt")
 # Measured on the CPU variant (docs/adr/0006-axolotls-environment.md); said before a build begins.
 DOWNLOAD_BYTES = {"cpu": 800_000_000, "cuda": 3_500_000_000}
 DISK_BYTES = {"cpu": 2_900_000_000, "cuda": 8_500_000_000}

@@ -8,6 +8,7 @@ requirements/dev.txt               the same, with what tests and lint need
 orchestrator/locks/axolotl.txt     Axolotl's environment without torch, for pip's --no-deps
 orchestrator/locks/torch.txt       torch as PyPI has it: CUDA on Linux, CPU and Metal on macOS
 orchestrator/locks/torch-cpu.txt   torch's CPU build for Linux, which PyPI has not
+orchestrator/locks/build.txt       setuptools, with which the two source archives are built
 orchestrator/locks/uv.txt          uv, which knows where that build is to be had
 """
 
@@ -53,6 +54,8 @@ def main(arguments: list[str]) -> int:
         compile_to(uv, companions, ["-p", "3.12", "--no-deps", str(alone)])
         held = ["-c", str(axolotl)]
         compile_to(uv, LOCKS / "torch.txt", ["-p", "3.11", str(plain), *held, *extra])
+        plain.write_text("setuptools\n")
+        compile_to(uv, LOCKS / "build.txt", ["-p", "3.11", str(plain), *held, *extra])
         plain.write_text("uv\n")
         compile_to(uv, LOCKS / "uv.txt", ["-p", "3.11", str(plain), *extra])
         axolotl.write_text(axolotl.read_text() + companions.read_text())

@@ -152,7 +152,10 @@ class Build:
             self.need_disk(self.variant)
             self.make_venv()
             self.install_torch()
-            self.install("axolotl", ["--no-deps", "--ignore-requires-python"], "axolotl.txt")
+            # Without isolation: pip would fetch what builds the two source archives unhashed.
+            self.install("build", ["--no-deps"], "build.txt")
+            alone = ["--no-deps", "--ignore-requires-python", "--no-build-isolation"]
+            self.install("axolotl", alone, "axolotl.txt")
             versions = self.verify()
         except BaseException:
             shutil.rmtree(self.venv, ignore_errors=True)

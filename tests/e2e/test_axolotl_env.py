@@ -39,7 +39,14 @@ class World:
         torch = make_wheel(self.index, "torch", "2.13.0+cpu")
         plain = make_wheel(self.index, "torch", "2.13.0")
         uv = make_wheel(self.index, "uv", "0.1")
-        files = {"axolotl.txt": lock, "torch-cpu.txt": torch, "torch.txt": plain, "uv.txt": uv}
+        build = make_wheel(self.index, "setuptools", "84.0")
+        files = {
+            "build.txt": build,
+            "axolotl.txt": lock,
+            "torch-cpu.txt": torch,
+            "torch.txt": plain,
+            "uv.txt": uv,
+        }
         self.locks = {name: text.encode() for name, text in files.items()}
         monkeypatch.setattr(axolotl_env, "lock_files", lambda: self.locks)
         monkeypatch.setattr(axolotl_env, "locks_sha256", lambda: "f" * 64)

@@ -64,6 +64,9 @@ def test_a_password_in_an_index_address_is_not_repeated():
     assert "index.example" in str(failure)
 
 
+REQUIREMENTS = Path(__file__).parents[2] / "requirements"
+
+
 class Shell:
     """Answers once."""
 
@@ -91,7 +94,9 @@ def test_a_lost_connection_may_be_tried_again_and_rubbish_may_not():
 
 
 def test_locks_name_no_index_and_hash_everything():
-    for name, data in axolotl_env.lock_files().items():
+    ours = {path.name: path.read_bytes() for path in REQUIREMENTS.glob("*.txt")}
+    assert set(ours) == {"base.txt", "dev.txt"}
+    for name, data in {**axolotl_env.lock_files(), **ours}.items():
         text = data.decode()
         assert "://" not in text
         assert not re.search(r"^\s*-", text.replace("    --hash", ""), re.MULTILINE), name
