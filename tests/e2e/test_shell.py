@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 
 from orchestrator import ssh_connect
+from orchestrator.clock import SystemClock
+from orchestrator.host_pin import connect_pinned
 from orchestrator.paramiko_shell import ParamikoShell
 from orchestrator.remote import (
     AuthRefused,
@@ -416,6 +418,21 @@ def test_first_use_never_overrides_a_known_key(server: Sshd, tmp_path: Path) -> 
     with pytest.raises(HostKeyMismatch):
         ParamikoShell.connect(server.target(host_key=wrong), on_first_use=told.append)
     assert told == []
+
+
+def test_a_first_use_is_kept_and_held_to(server: Sshd, tmp_path: Path) -> None:
+    pin, told = tmp_path / "pin", list[str]()
+    unknown = server.target(host_key=None)
+    for _ in range(2):
+        connect_pinned(unknown, pin, clock=SystemClock(), tell=told.append).close()
+    assert len(told) == 1
+    assert "first use" in told[0]
+    assert pin.stat().st_mode & 0o777 == 0o600
+    other = new_host_key(tmp_path / "other")
+    pin.write_text(f"{other.type} {other.base64}\n")
+    with pytest.raises(HostKeyMismatch):
+        connect_pinned(unknown, pin, clock=SystemClock(), tell=told.append)
+    connect_pinned(server.target(), pin, clock=SystemClock(), tell=told.append).close()
 
 
 def test_a_refused_key_is_said_so(server: Sshd, tmp_path: Path) -> None:
