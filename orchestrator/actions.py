@@ -47,6 +47,11 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Peek:
+    """Ask the agent how it is, before anything is prepared: it may have been started long ago."""
+
+
+@dataclass(frozen=True, slots=True)
 class PrepareNext:
     """Perform the next missing step of the preparation."""
 
@@ -84,6 +89,6 @@ class Wait:
 
 
 Action = (
-    Record | Find | Describe | Launch | Terminate | Probe | PrepareNext | StartTrainer | Follow
-    | Drain | Collect | Farewell | Wait
+    Record | Find | Describe | Launch | Terminate | Probe | Peek | PrepareNext | StartTrainer
+    | Follow | Drain | Collect | Farewell | Wait
 )  # fmt: skip

@@ -17,6 +17,7 @@ from orchestrator.actions import (
     Drain,
     Follow,
     Launch,
+    Peek,
     PrepareNext,
     Probe,
     Record,
@@ -121,7 +122,9 @@ def _preparing(attempt: Attempt, seen: Observation, now: float, terms: Terms) ->
         return [(now, Record(ev.TrainerStarted(now)))]
     wanted = _watch(attempt, seen, terms.limits.watch_s(terms.traits))
     wanted += _readdress(attempt, seen, terms.limits.poll_s(terms.traits))
-    if not seen.prepared:
+    if not seen.known_fresh:
+        wanted.append((seen.site_after, Peek()))
+    elif not seen.prepared:
         wanted.append((seen.site_after, PrepareNext()))
     elif attempt.start_asked_at is None:
         wanted.append((now, Record(ev.StartAsked(now))))

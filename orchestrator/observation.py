@@ -52,6 +52,7 @@ class Observation:
     site_error: str = ""
     site_after: float = 0.0
     refused: tuple[Reason, str] | None = None  # the instance itself said no, definitely
+    known_fresh: bool = False  # nothing can be on it yet: this process launched it, or looked
     prepared: bool = False
     status: AgentStatus | None = None
     dead_since: float | None = None  # the agent is not alive and left no verdict

@@ -22,6 +22,7 @@ from orchestrator.actions import (
     Find,
     Follow,
     Launch,
+    Peek,
     PrepareNext,
     Probe,
     StartTrainer,
@@ -145,6 +146,7 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
     else:
         outcome = (machine_seen(now(), instance, "answered"), ev.Launched(now(), instance.id))
         case.seen.described[instance.id] = Described(asked.at, instance)
+        case.seen.known_fresh = True
     if not runner.rules.intent_before_launch:
         outcome = (asked, *outcome)
     hands.commit(*outcome)
@@ -194,6 +196,16 @@ def _terminate(action: Terminate, _: Case, hands: Hands) -> None:
 
 def _probe(_: Probe, case: Case, hands: Hands) -> None:
     _on_site(case, hands, "probe", lambda site: site.probe())
+
+
+def _peek(_: Peek, case: Case, hands: Hands) -> None:
+    def peek(site: Site) -> None:
+        case.seen.status = site.status()
+        case.seen.known_fresh = True
+
+    _on_site(case, hands, "peek", peek)
+    if case.seen.site_down_since is None:
+        case.seen.site_after = 0.0
 
 
 def _prepare_next(_: PrepareNext, case: Case, hands: Hands) -> None:
@@ -371,6 +383,7 @@ _DO: dict[type[object], Callable[..., None]] = {
     Launch: _launch,
     Terminate: _terminate,
     Probe: _probe,
+    Peek: _peek,
     PrepareNext: _prepare_next,
     StartTrainer: _start_trainer,
     Follow: _follow,

@@ -99,7 +99,7 @@ def sweep(runner: Runner, *, unknown: Unknown = "report") -> SweepReport:
             strays.append(_stray(runner, name, machine, finding.kind, before))
     if set(strays) != {stray for stray in before.values() if stray.provider in readable}:
         runner.store.save_strays(strays, providers=readable)
-    report.findings += _push_undriven(runner)
+    report.findings += _push_undriven(runner, set(report.jobs))
     return report
 
 
@@ -182,8 +182,9 @@ def adopt(runner: Runner, provider: str, machine: Instance, *, end: bool) -> str
     began = machine.created_at or now
     deadline_at = machine.deadline_at or began + STALE_S
     offer = _offer_of(provider, machine)
+    folder = str(runner.home.job_folder(job_id) / "out")
     new = NewJob(
-        job_id, name, {}, (offer,), LaunchSpec(""), Caps(max_s=deadline_at - began), "", None
+        job_id, name, {}, (offer,), LaunchSpec(""), Caps(max_s=deadline_at - began), folder, None
     )
     store.create_job(new, now=now, adopted=True)
     driver = runner.take(job_id)
@@ -203,7 +204,8 @@ def adopt(runner: Runner, provider: str, machine: Instance, *, end: bool) -> str
         history.append(ev.Aborted(now, Reason.ORPHANED, "found by the sweep"))
     try:
         driver.begin(history)
-        driver.tick()
+        if end:
+            driver.tick()
     finally:
         driver.release()
     return job_id
@@ -215,10 +217,12 @@ def _offer_of(provider: str, machine: Instance) -> Offer:
     return Offer(provider, OfferKey(f"adopted:{machine.id}"), "unknown", 1, 0.0, price)
 
 
-def _push_undriven(runner: Runner) -> Iterable[Finding]:
+def _push_undriven(runner: Runner, done: set[str]) -> Iterable[Finding]:
     """Give teardowns that nobody drives one push each: terminate is asked, or the proof goes on."""
     now = runner.clock.now()
     for job_id, dead in runner.store.journal.waiting(runner.holder, is_dead):
+        if job_id in done:
+            continue
         record, attempts = runner.store.load(job_id)
         ending = [
             a

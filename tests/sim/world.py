@@ -70,6 +70,9 @@ class SimClock:
 class SimHome:
     """Where logs would lie: nothing is written in the simulation."""
 
+    def job_folder(self, job_id: str) -> Path:
+        return Path("/nonexistent") / job_id
+
     def log_path(self, job_id: str, attempt: int, name: str = "train.log") -> Path:
         return Path("/nonexistent") / job_id / name
 

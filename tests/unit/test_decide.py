@@ -14,6 +14,7 @@ from orchestrator.actions import (
     Find,
     Follow,
     Launch,
+    Peek,
     PrepareNext,
     Probe,
     Record,
@@ -277,10 +278,12 @@ def test_a_stopped_machine_is_lost_but_not_gone():
 
 def test_prepare_then_start_once():
     calm = {"listing": listing(T0 + 5, machine()), "described": {M1: Described(T0 + 5, machine())}}
-    assert ask(READY, T0 + 6, **calm) == [PrepareNext()]
-    asked = event(ask(READY, T0 + 6, prepared=True, **calm))
+    assert ask(READY, T0 + 6, **calm) == [Peek()]  # after a restart: it may be running already
+    fresh = {"known_fresh": True, **calm}
+    assert ask(READY, T0 + 6, **fresh) == [PrepareNext()]
+    asked = event(ask(READY, T0 + 6, prepared=True, **fresh))
     assert asked == ev.StartAsked(T0 + 6)
-    assert ask([*READY, asked], T0 + 6, prepared=True, **calm) == [StartTrainer()]
+    assert ask([*READY, asked], T0 + 6, prepared=True, **fresh) == [StartTrainer()]
     status = AgentStatus("training", alive=True, heartbeat_age_s=0.1, log_bytes=0,
                          metrics_bytes=0, exit=None)  # fmt: skip
     started = event(ask([*READY, asked], T0 + 6, prepared=True, status=status, **calm))

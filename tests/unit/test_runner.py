@@ -61,13 +61,16 @@ class Bench:
         end = self.clock.now() + for_s
         while self.clock.now() < end:
             again = driver.tick()
-            if again is None or (until is not None and until()):
+            if again is None:
+                driver.release()
+                break
+            if until is not None and until():
                 break
             self.clock.advance(max(0.0, again - self.clock.now()))
-        return self.view()
+        return self.view(driver.job_id)
 
-    def view(self):
-        return self.store.job("abc123", now=self.clock.now())
+    def view(self, job_id="abc123"):
+        return self.store.job(job_id, now=self.clock.now())
 
     def kinds(self, attempt=1):
         return [type(r.event).__name__ for r in self.store.events("abc123") if r.attempt == attempt]
