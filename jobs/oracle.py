@@ -101,8 +101,9 @@ def _step(model: Any, optimizer: Any, run: OracleRun) -> None:
     outputs = model(input_ids=ids, labels=ids, use_cache=False)
     loss = outputs.loss
     if not run.outputs_kept:
-        del outputs
+        outputs = None
     loss.backward()
+    del outputs  # the Trainer's step has returned when the optimizer runs
     optimizer.step()
     optimizer.zero_grad(set_to_none=True)
 

@@ -1,0 +1,225 @@
+"""Bytes of activations per token: what a layer saves, what its backward needs, what a loss needs.
+
+Every coefficient counts saved tensors of the forward code (2 bytes a bf16 element, 4 an fp32 one)
+and was checked against the shape oracle (docs/sizing.md lists both); the stacks' own constants
+marked *fitted* there are the exceptions.
+"""
+
+from dataclasses import dataclass
+
+from jobs.architectures import LAYER_NORM, QK_NORM, SANDWICH_NORM, Architecture
+from jobs.workload import Workload
+
+
+@dataclass(frozen=True, slots=True)
+class LossKernel:
+    """Bytes a token that the loss holds at its peak: per vocabulary entry and per hidden unit."""
+
+    vocab_bytes: float
+    hidden_bytes: float
+    family: str = "both"  # which of the family's own extras apply: both, hidden, none
+
+
+# hf: 2 bf16 logits the Trainer holds + 4 log-softmax + 4 gradient + 4 its copy (oracle: exact).
+# hf_dropped: the same without the held logits. fp32_head: k-bit preparation leaves the head in fp32.
+# foak: fused cross entropy of fms-acceleration, in place: 2 fewer copies; legacy keeps the logits.
+# liger: logits in chunks of about hidden-size; the gradient of the hidden state is kept (2h) with a
+# chunk's logits (2 + 4 bytes over h). cce: blockwise, never materialised.
+LOSS_KERNELS = {
+    "hf": LossKernel(14, 6),
+    "hf_dropped": LossKernel(12, 6),
+    "fp32_head": LossKernel(16, 6),
+    "hf_old": LossKernel(16, 6),
+    "foak": LossKernel(8, 4, family="hidden"),
+    "foak_legacy": LossKernel(10, 4),
+    "liger": LossKernel(0, 14, family="none"),
+    "cce": LossKernel(0, 8, family="none"),
+    "chunked": LossKernel(4.0, 6, family="none"),
+    "tune_full": LossKernel(16, 6, family="none"),
+    "litgpt": LossKernel(15.5, 6, family="none"),
+    "swift": LossKernel(40, 6, family="none"),
+    "qwen_remote": LossKernel(10.7, 6, family="none"),
+}
+LOSS_ALIASES = {"liger_flce": "liger", "fused": "liger", "cut_cross_entropy": "cce"}
+
+
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """How a training program differs from transformers + PEFT."""
+
+    adapter_bytes: int = 4  # PEFT keeps adapters in fp32 (autocast_adapter_dtype)
+    lora_casts: bool = True  # PEFT copies each adapted module's input to fp32
+    head_quantised: bool = False
+    scale: float = 1.0  # fitted: activations beside the formula
+    repeat_kv: bool = False  # keys and values are expanded to all heads before attention
+
+
+STACKS = {
+    "axolotl": Stack(),
+    "hf": Stack(),
+    "fms": Stack(),
+    "torchtune": Stack(adapter_bytes=2, lora_casts=False),
+    "litgpt": Stack(adapter_bytes=2, lora_casts=False, head_quantised=True, repeat_kv=True),
+    "swift": Stack(),
+    "qwen_remote": Stack(),
+    "unsloth": Stack(lora_casts=False),
+}
+
+
+def saved_per_layer(work: Workload) -> float:
+    """Return the bytes a token that one layer saves for its backward pass, nothing recomputed."""
+    arch = work.architecture
+    stack = STACKS[work.stack]
+    full = work.method == "full"
+    kbit = 2.0 if work.kbit_fp32 else 1.0
+    h, ffn = arch.hidden, arch.active_width
+    norms = _norm_bytes(work)
+    inputs = 4 * h if full else 0  # the inputs of q/k/v and of gate/up, saved for weight gradients
+    attention = _attention_bytes(work)
+    mlp = _mlp_bytes(work) * kbit
+    moe = 0.0
+    if arch.experts:
+        # One gather of the hidden state and one weighted output an expert, both kept.
+        moe = 4.0 * h * arch.experts_per_token
+    lora = 0.0 if full else _lora_input_bytes(work, casts=stack.lora_casts)
+    total = norms + inputs + attention + mlp + moe * kbit + lora
+    if ffn == 0:
+        return total
+    return total * stack.scale
+
+
+def _norm_bytes(work: Workload) -> float:
+    """Two norms a layer. RMSNorm saves fp32 input (4h), full tuning also the normalised one (2h)."""
+    arch, full = work.architecture, work.method == "full"
+    count = 4 if arch.family in SANDWICH_NORM else 2
+    if work.fused_kernels:
+        each = 2.0 if full else 0.0
+    elif arch.family in LAYER_NORM:
+        each = 2.0
+    else:
+        each = 6.0 if full else 4.0
+    extra = 0.0
+    if arch.family in QK_NORM:
+        per = 6.0 if full else 4.0
+        extra = per * (arch.q_width + arch.kv_width)
+    return count * each * arch.hidden + extra
+
+
+def _attention_bytes(work: Workload) -> float:
+    arch = work.architecture
+    q, kv = arch.q_width, arch.kv_width
+    if work.attention == "eager":
+        # q, expanded k and v for the two products; fp32 softmax and its bf16 copy. The output is
+        # the input of o, which only full tuning saves.
+        out = 2 * q if work.method == "full" else 0
+        return 6.0 * q + out + 6.0 * arch.heads * work.sequence_len
+    flash = 4.0 * q + 4.0 * kv + 4.0 * arch.heads
+    if STACKS[work.stack].repeat_kv:
+        flash += 4.0 * (q - kv)
+    return flash
+
+
+def _mlp_bytes(work: Workload) -> float:
+    """gate, up, activation (2 each); full tuning also saves the input of down."""
+    arch, full = work.architecture, work.method == "full"
+    ffn = arch.active_width
+    if not arch.gated_mlp:
+        return (4.0 if full else 2.0) * ffn
+    if work.fused_kernels and not arch.experts:
+        return (6.0 if full else 4.0) * ffn
+    return (8.0 if full else 6.0) * ffn
+
+
+def _lora_input_bytes(work: Workload, *, casts: bool) -> float:
+    """PEFT saves each adapted module's input in fp32, one copy a module, and its rank-wide output."""
+    arch = work.architecture
+    targets = work.lora_targets
+    h, ffn = arch.hidden, arch.active_width
+    if arch.experts and "experts" not in targets:
+        targets = targets - {"gate", "up", "down"}
+    rank = 4.0 * work.lora_rank * len(targets - {"head", "experts"})
+    if not casts:
+        shared = 2.0 * h * bool(targets & {"q", "k", "v"}) + 2.0 * h * bool(targets & {"gate", "up"})
+        return shared + 2.0 * ffn * ("down" in targets) + rank / 2
+    return (
+        4.0 * h * len(targets & {"q", "k", "v"})
+        + 4.0 * arch.q_width * ("o" in targets)
+        + 4.0 * h * len(targets & {"gate", "up"})
+        + 4.0 * ffn * ("down" in targets)
+        + rank
+    )
+
+
+def layer_transient(work: Workload) -> float:
+    """Return the bytes a token at the worst moment of one layer's backward pass.
+
+    That moment is the backward of the gated product: what the layer saved, the gradients of gate,
+    up and their product (12 bytes of feed-forward width in all) and of the hidden state. Adapters
+    on gate and up add the gradients of PEFT's fp32 casts (oracle: within 1 %).
+    """
+    arch = work.architecture
+    h = arch.hidden
+    saved, mlp = saved_per_layer(work), _mlp_bytes(work)
+    kbit = 2.0 if work.kbit_fp32 else 1.0
+    if arch.experts:
+        # Experts run one after another, each on its own share of the tokens.
+        share = arch.moe_intermediate * arch.experts_per_token / arch.experts
+        gradients = 6.0 * share * kbit
+    else:
+        gradients = (12.0 * arch.intermediate - mlp) * kbit
+    hidden = 2.2 * h
+    casts = not arch.experts and STACKS[work.stack].lora_casts and work.method != "full"
+    if casts and "down" in work.lora_targets and work.lora_targets & {"gate", "up"}:
+        gradients -= 2.0 * arch.intermediate
+        hidden = 12.3 * h
+    if work.quantised and work.method != "full":
+        hidden -= 2.0 * h
+    if work.fused_kernels and work.stack == "fms" and arch.family == "mistral":
+        hidden += 3.0 * h
+    return saved + gradients + hidden
+
+
+def first_layer_unsaved(work: Workload) -> float:
+    """Return the bytes a token that layer 0 does not save: nothing before its first adapter learns."""
+    if work.method == "full" or work.checkpointing:
+        return 0.0
+    arch, targets = work.architecture, work.lora_targets
+    norm = 0.0 if work.fused_kernels else 4.0 * arch.hidden
+    if targets & {"q", "k", "v"}:
+        return norm
+    attention = _attention_bytes(work)
+    if "o" in targets:
+        return norm + attention
+    if targets & {"gate", "up"}:
+        return 2.0 * norm + attention
+    return 2.0 * norm + attention + _mlp_bytes(work)
+
+
+def loss_bytes(work: Workload) -> float:
+    """Return the bytes a token that the final norm, the head and the loss hold at their peak."""
+    arch = work.architecture
+    kernel = LOSS_KERNELS[LOSS_ALIASES.get(work.loss_kernel, work.loss_kernel)]
+    vocab, hidden = kernel.vocab_bytes, kernel.hidden_bytes
+    if work.method != "full" and work.stack not in {"fms"} and not work.quantised and kernel.family != "none":
+        hidden -= 2.0
+    extra_vocab, extra_hidden = _FAMILY_LOGITS.get(arch.family, (0.0, 0.0))
+    if kernel.family == "both":
+        vocab += extra_vocab
+    if kernel.family != "none":
+        hidden += extra_hidden
+    logits = vocab * arch.vocab + hidden * arch.hidden
+    # The final norm's own backward: fp32 copies of the hidden state (oracle), 8h where fused.
+    return max(logits, (8.0 if work.fused_kernels else 24.0) * arch.hidden)
+
+
+# Granite scales its logits, GPT-BigCode hands bf16 logits to an fp32 loss, Gemma 2 soft-caps them.
+_FAMILY_LOGITS = {
+    "granite": (-2.0, 2.0),
+    "gpt_bigcode": (4.0, 10.0),
+    "gemma2": (6.0, 0.0),
+}
+
+
+def checkpoint_bytes(work: Workload, arch: Architecture) -> float:
+    """Return the bytes a token of all layers' checkpoints: the residual stream before each layer."""
+    return (4.0 if work.kbit_fp32 else 2.0) * arch.hidden * arch.layers
