@@ -7,7 +7,7 @@ marked *fitted* there are the exceptions.
 
 from dataclasses import dataclass
 
-from jobs.architectures import LAYER_NORM, QK_NORM, SANDWICH_NORM, Architecture
+from jobs.architectures import LAYER_NORM, QK_NORM, SANDWICH_NORM
 from jobs.workload import Workload
 
 
@@ -17,14 +17,17 @@ class LossKernel:
 
     vocab_bytes: float
     hidden_bytes: float
-    family: str = "both"  # which of the family's own extras apply: both, hidden, none
+    family: str = "both"  # which of the family's own extras (_FAMILY_LOGITS) apply
+    fragments: bool = True  # whole logits exist, and the allocator does not reuse their blocks
 
 
 # hf: 2 bf16 logits the Trainer holds + 4 log-softmax + 4 gradient + 4 its copy (oracle: exact).
-# hf_dropped: the same without the held logits. fp32_head: k-bit preparation leaves the head in fp32.
-# foak: fused cross entropy of fms-acceleration, in place: 2 fewer copies; legacy keeps the logits.
-# liger: logits in chunks of about hidden-size; the gradient of the hidden state is kept (2h) with a
-# chunk's logits (2 + 4 bytes over h). cce: blockwise, never materialised.
+# hf_dropped: without the held logits. fp32_head: k-bit preparation leaves the head in fp32 (4 held).
+# foak: fms-acceleration's fused cross entropy; legacy releases kept the bf16 logits too.
+# liger: logits in chunks of about the hidden size: the hidden gradient (2h), a chunk's logits in
+# bf16 and fp32 (6h), their gradient (6h). cce: blockwise, never materialised.
+# chunked: torchtune's: bf16 logits (2) and an eighth of the fp32 work on them, compiled.
+# litgpt and Qwen's own code behave as hf. swift: *fitted*; v1 of that trainer kept more copies.
 LOSS_KERNELS = {
     "hf": LossKernel(14, 6),
     "hf_dropped": LossKernel(12, 6),
@@ -32,15 +35,22 @@ LOSS_KERNELS = {
     "hf_old": LossKernel(16, 6),
     "foak": LossKernel(8, 4, family="hidden"),
     "foak_legacy": LossKernel(10, 4),
-    "liger": LossKernel(0, 14, family="none"),
-    "cce": LossKernel(0, 8, family="none"),
-    "chunked": LossKernel(4.0, 6, family="none"),
-    "tune_full": LossKernel(16, 6, family="none"),
-    "litgpt": LossKernel(15.5, 6, family="none"),
-    "swift": LossKernel(40, 6, family="none"),
-    "qwen_remote": LossKernel(10.7, 6, family="none"),
+    "liger": LossKernel(0, 14, family="none", fragments=False),
+    "cce": LossKernel(0, 8, family="none", fragments=False),
+    "chunked": LossKernel(4, 6, family="none"),
+    "tune_full": LossKernel(14, 6, family="none"),
+    "litgpt": LossKernel(14, 6, family="none"),
+    "qwen_remote": LossKernel(14, 6, family="none", fragments=False),
+    "swift": LossKernel(43.6, 6, family="none", fragments=False),
 }
 LOSS_ALIASES = {"liger_flce": "liger", "fused": "liger", "cut_cross_entropy": "cce"}
+# Vocabulary and hidden bytes beside the kernel's: Granite divides its logits, GPT-BigCode hands
+# bf16 logits to an fp32 loss, Gemma 2 soft-caps them (divide, tanh, multiply).
+_FAMILY_LOGITS = {
+    "granite": (-2.0, 2.0),
+    "gpt_bigcode": (4.0, 10.0),
+    "gemma2": (6.0, 0.0),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,15 +61,25 @@ class Stack:
     lora_casts: bool = True  # PEFT copies each adapted module's input to fp32
     head_quantised: bool = False
     scale: float = 1.0  # fitted: activations beside the formula
+    scale_quantised: float = 1.0  # the same with a quantised base
     repeat_kv: bool = False  # keys and values are expanded to all heads before attention
+    legacy_norm: bool = False  # the final norm saves two bytes more with frozen weights
+    mistral_hidden: float = 0.0  # that release's Mistral block kept this many hidden units more
 
 
 STACKS = {
     "axolotl": Stack(),
     "hf": Stack(),
-    "fms": Stack(),
+    "fms": Stack(legacy_norm=True, mistral_hidden=3.0),
     "torchtune": Stack(adapter_bytes=2, lora_casts=False),
-    "litgpt": Stack(adapter_bytes=2, lora_casts=False, head_quantised=True, repeat_kv=True),
+    "litgpt": Stack(
+        adapter_bytes=2,
+        lora_casts=False,
+        head_quantised=True,
+        repeat_kv=True,
+        scale=1.16,
+        scale_quantised=1.95,
+    ),
     "swift": Stack(),
     "qwen_remote": Stack(),
     "unsloth": Stack(lora_casts=False),
@@ -72,7 +92,7 @@ def saved_per_layer(work: Workload) -> float:
     stack = STACKS[work.stack]
     full = work.method == "full"
     kbit = 2.0 if work.kbit_fp32 else 1.0
-    h, ffn = arch.hidden, arch.active_width
+    h = arch.hidden
     norms = _norm_bytes(work)
     inputs = 4 * h if full else 0  # the inputs of q/k/v and of gate/up, saved for weight gradients
     attention = _attention_bytes(work)
@@ -83,9 +103,7 @@ def saved_per_layer(work: Workload) -> float:
         moe = 4.0 * h * arch.experts_per_token
     lora = 0.0 if full else _lora_input_bytes(work, casts=stack.lora_casts)
     total = norms + inputs + attention + mlp + moe * kbit + lora
-    if ffn == 0:
-        return total
-    return total * stack.scale
+    return total * (stack.scale_quantised if work.quantised else stack.scale)
 
 
 def _norm_bytes(work: Workload) -> float:
@@ -174,9 +192,16 @@ def layer_transient(work: Workload) -> float:
         hidden = 12.3 * h
     if work.quantised and work.method != "full":
         hidden -= 2.0 * h
-    if work.fused_kernels and work.stack == "fms" and arch.family == "mistral":
-        hidden += 3.0 * h
-    return saved + gradients + hidden
+    if work.fused_kernels and arch.family == "mistral":
+        hidden += STACKS[work.stack].mistral_hidden * h
+    at_mlp = saved + gradients + hidden
+    if work.attention != "eager":
+        return at_mlp
+    # The softmax's backward: three more score matrices (2 + 4 bytes) after the feed-forward's
+    # tensors are gone (oracle: 216h against 216h at 2048 tokens).
+    scores = 6.0 * arch.heads * work.sequence_len
+    rest = 16.0 * h if work.method == "full" else 0.0
+    return max(at_mlp, saved - mlp - _norm_bytes(work) / 2 + scores + rest)
 
 
 def first_layer_unsaved(work: Workload) -> float:
@@ -200,8 +225,9 @@ def loss_bytes(work: Workload) -> float:
     arch = work.architecture
     kernel = LOSS_KERNELS[LOSS_ALIASES.get(work.loss_kernel, work.loss_kernel)]
     vocab, hidden = kernel.vocab_bytes, kernel.hidden_bytes
-    if work.method != "full" and work.stack not in {"fms"} and not work.quantised and kernel.family != "none":
-        hidden -= 2.0
+    frozen_norm = work.method != "full"
+    if frozen_norm and kernel.family != "none" and not STACKS[work.stack].legacy_norm:
+        hidden -= 2.0  # a frozen norm does not save its normalised input
     extra_vocab, extra_hidden = _FAMILY_LOGITS.get(arch.family, (0.0, 0.0))
     if kernel.family == "both":
         vocab += extra_vocab
@@ -212,14 +238,7 @@ def loss_bytes(work: Workload) -> float:
     return max(logits, (8.0 if work.fused_kernels else 24.0) * arch.hidden)
 
 
-# Granite scales its logits, GPT-BigCode hands bf16 logits to an fp32 loss, Gemma 2 soft-caps them.
-_FAMILY_LOGITS = {
-    "granite": (-2.0, 2.0),
-    "gpt_bigcode": (4.0, 10.0),
-    "gemma2": (6.0, 0.0),
-}
-
-
-def checkpoint_bytes(work: Workload, arch: Architecture) -> float:
+def checkpoint_bytes(work: Workload) -> float:
     """Return the bytes a token of all layers' checkpoints: the residual stream before each layer."""
+    arch = work.architecture
     return (4.0 if work.kbit_fp32 else 2.0) * arch.hidden * arch.layers
