@@ -180,7 +180,7 @@ def _held(work: Workload) -> tuple[float, float, float]:
     if work.activation_offload:
         checkpoints *= 2 / max(2, arch.layers)  # the one in use and the one on its way
     second = 0.0
-    if work.strategy == "fsdp" and work.method != "full":
+    if work.strategy == "fsdp" and work.method != "full" and work.stack != "torchtune":
         second = 2.0 * arch.hidden * max(0, arch.layers - 2) * tokens
     return checkpoints, checkpoints, second
 

@@ -41,7 +41,7 @@ LOSS_KERNELS = {
     "tune_full": LossKernel(14, 6, family="none"),
     "litgpt": LossKernel(14, 6, family="none"),
     "qwen_remote": LossKernel(14, 6, family="none", fragments=False),
-    "swift": LossKernel(43.6, 6, family="none", fragments=False),
+    "swift": LossKernel(41.9, 6, family="none", fragments=False),
 }
 LOSS_ALIASES = {"liger_flce": "liger", "fused": "liger", "cut_cross_entropy": "cce"}
 # Vocabulary and hidden bytes beside the kernel's: Granite divides its logits, GPT-BigCode hands
@@ -77,8 +77,8 @@ STACKS = {
         lora_casts=False,
         head_quantised=True,
         repeat_kv=True,
-        scale=1.16,
-        scale_quantised=1.95,
+        scale=1.17,
+        scale_quantised=1.93,
     ),
     "swift": Stack(),
     "qwen_remote": Stack(),
