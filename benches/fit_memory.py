@@ -21,7 +21,8 @@ from jobs import memory_activations as activations
 from jobs.memory import footprint
 from jobs.memory_allocator import Allocator
 
-# name, start, the rows that may move it
+GROUPS = ("all", "single_gpu", "multi_gpu", "full", "lora", "qlora", "device", "hf_allocated")
+# name, start
 ALLOCATOR = (
     ("context_gib", 0.65),
     ("nccl_gib", 1.4),
@@ -81,7 +82,7 @@ def left_out(rows: Sequence[Point], key: Callable[[Point], object]) -> list[tupl
 def show(title: str, rows: Sequence[tuple[Point, float]]) -> None:
     """Print the bars' groups for one way of leaving rows out."""
     print(f"\n{title}")
-    for group in ("all", "single_gpu", "multi_gpu", "full", "lora", "qlora", "device", "hf_allocated"):
+    for group in GROUPS:
         ratios = [value / row.measured for row, value in rows if group in row.groups]
         if ratios:
             print(f"  {group:14}{Errors.line(errors_of(group, ratios))}")

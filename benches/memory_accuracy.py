@@ -4,8 +4,8 @@
 
 The file has the columns of tests/cases/points/memory_points.csv; rows whose `usable` is not 1 are
 left out. Each row is compared on its own metric: allocated and active with our allocated peak,
-reserved with reserved, nvidia-smi with the device's. `--oom` takes the columns of oom_runs.csv: real
-runs on 80 GB cards; we say out of memory where no allocator could make the run fit.
+reserved with reserved, nvidia-smi with the device's. `--oom` takes the columns of oom_runs.csv:
+real runs on 80 GB cards; we say out of memory where no allocator could make the run fit.
 """
 
 import argparse
@@ -90,12 +90,16 @@ def show(rows: Sequence[Point], oom: Path | None) -> None:
     print(f"{'ours':20} {judge_oom(oom, fails)}")
     for name, peer in FORMULAS.items():
         if peer is not accelerate:
-            print(f"{name:20} {judge_oom(oom, lambda w, p=peer: p(w) / w.shards > USABLE_80_GIB)}")
+            print(f"{name:20} {judge_oom(oom, _over(peer))}")
 
 
 def fails(work: Workload) -> bool:
     """Return whether `work` must run out of memory on an 80 GB card."""
     return footprint(work).floor_gib > USABLE_80_GIB
+
+
+def _over(peer: Callable[[Workload], float]) -> Callable[[Workload], bool]:
+    return lambda work: peer(work) / work.shards > USABLE_80_GIB
 
 
 def _of(formula: Callable[[Workload], float]) -> Estimator:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jobs.architectures import ArchitectureError, find
-from jobs.workload import QUANT_BYTES, Workload
+from jobs.workload import OPTIMIZER_ALIASES, OPTIMIZERS, QUANT_BYTES, Workload, check
 
 LETTERS = {"q": "q", "k": "k", "v": "v", "o": "o"}
 WORDS = {
@@ -20,7 +20,16 @@ WORDS = {
     "down": "down",
 }
 # A card's own total, GiB: reserved memory cannot pass it.
-CARD_GIB = {"A100-80GB": 79.3, "H100-80GB": 79.6, "A100-40GB": 39.4}
+CARD_GIB = {
+    "A100-80GB": 79.3,
+    "H100-80GB": 79.6,
+    "A100-40GB": 39.4,
+    "A6000": 47.5,
+    "L40S": 44.5,
+    "A10G-24GB": 22.2,
+    "RTX4090": 23.6,
+    "RTX3090": 23.6,
+}
 SWIFT_LENGTH_EXPONENT = 0.68  # fitted on 6 rows of three Qwen models at 4096 and 8192
 
 
@@ -117,10 +126,40 @@ def longest(row: dict[str, str], stack: str, length: int) -> int:
 def accumulation(row: dict[str, str]) -> int:
     """Return the gradient accumulation that the row or its notes state, else 1."""
     for key in ("grad_accum", "gradient_accumulation_steps"):
-        if (row.get(key) or "").isdigit():
-            return int(row[key])
+        stated = row.get(key) or ""
+        if stated.isdigit():
+            return int(stated)
     found = re.search(r"grad\w*[ _-]*accum\w*[ _=:x-]*(\d+)", row.get("notes", ""), re.IGNORECASE)
     return int(found.group(1)) if found else 1
+
+
+def strategy_of(words: str, gpus: int) -> str:
+    """Return the strategy that a file's `parallel` column means."""
+    words = words.lower().replace("-", "").replace("_", "")
+    if gpus == 1:
+        return "none"
+    for known in ("zero1", "zero2", "zero3", "fsdp"):
+        if known in words:
+            return known
+    return "ddp"
+
+
+def optimizer_of(words: str) -> str:
+    """Return the optimizer that a file's words mean, AdamW where they say nothing else."""
+    name = words.split("+", maxsplit=1)[0].strip().lower()
+    if name in OPTIMIZERS or name in OPTIMIZER_ALIASES:
+        return name
+    for word, known in (
+        ("paged", "paged_adamw_8bit" if "8" in name else "paged_adamw_32bit"),
+        ("8bit", "adamw_8bit"),
+        ("adafactor", "adafactor"),
+        ("lion", "lion_32bit"),
+        ("sgd", "sgd"),
+        ("fused", "adamw_torch_fused"),
+    ):
+        if word in name:
+            return known
+    return "adamw_torch"
 
 
 def workload(row: dict[str, str]) -> Workload:
@@ -130,20 +169,21 @@ def workload(row: dict[str, str]) -> Workload:
     stack = stack_of(row)
     method = row["method"]
     parallel = row.get("parallel", "none") or "none"
-    gpus = int(row["n_gpus"])
+    gpus = int(float(row["n_gpus"] or 1))
+    strategy = strategy_of(parallel, gpus)
     mixed = row.get("precision", "") == "bf16-mixed"
-    optimizer = row.get("optimizer", "") or "adamw_torch"
+    optimizer = row.get("optimizer") or ""
     seq = row.get("seq_len") or ""
     batch = row.get("micro_batch") or ""
     tokens = row.get("tokens_per_gpu_step") or ""
-    batch_n = int(batch) if batch else 1
-    length = int(seq) if seq else int(float(tokens)) // batch_n
+    batch_n = int(float(batch)) if batch else 1
+    length = int(float(seq)) if seq else int(float(tokens)) // batch_n
     quant = row.get("quant") or None
     if quant and quant not in QUANT_BYTES:
         quant = "nf4" if "4" in quant else "int8"
     if quant == "gptq4" and stack == "fms" and arch.params > 30e9:
         quant = "gptq4_whole"  # those checkpoints' model cards: group size none
-    sharded = parallel in {"fsdp", "zero3"} and gpus > 1
+    sharded = strategy in {"fsdp", "zero3"}
     return Workload(
         arch,
         method=method,
@@ -153,17 +193,17 @@ def workload(row: dict[str, str]) -> Workload:
         sequence_len=longest(row, stack, length),
         micro_batch_size=batch_n,
         gradient_accumulation_steps=accumulation(row),
-        optimizer=optimizer.split("+")[0] if optimizer.split("+")[0] else "adamw_torch",
+        optimizer=optimizer_of(optimizer),
         optimizer_in_backward="opt_in_bwd" in optimizer,
         checkpointing=row.get("grad_ckpt", "1") not in {"0", "", "False"},
         attention=attention_of(row, stack),
         loss_kernel=loss_of(row, stack),
-        fused_kernels="foak" in row.get("framework", "") or row.get("ce_impl", "") in {"foak"},
+        fused_kernels="foak" in row.get("framework", "") or row.get("ce_impl") == "foak",
         fp32_weights=(mixed and (stack != "fms" or (sharded and method == "full"))),
-        kbit_fp32=row.get("residual_bytes") == "4" and parallel == "none",
+        kbit_fp32=row.get("residual_bytes") == "4" and strategy != "fsdp",
         packing=False,
         gpus=gpus,
-        strategy=parallel if gpus > 1 else "none",
+        strategy=strategy,
         stack=stack,
         gpu_gib=CARD_GIB.get(row.get("gpu", "")),
     )
@@ -176,6 +216,7 @@ def points(path: Path) -> tuple[list[Point], list[str]]:
     for row in read(path):
         try:
             work = workload(row)
+            check(work)
             measured = float(row["peak_gib"])
         except (ArchitectureError, ValueError) as exc:
             skipped.append(f"{row.get('id', '?')}: {exc}")

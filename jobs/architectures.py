@@ -3,7 +3,8 @@
 Two sources: the bundled table `architectures.csv` (94 models; shapes from the models' own
 configurations, each recomputed to within 1 % of its published parameter count; `checked=litgpt`
 where litgpt's public configuration table agrees, `count` where only the count was checked) and any
-`config.json` in a folder, which needs no table. An unknown model is an error that says what to give.
+`config.json` in a folder, which needs no table. An unknown model is an error that says what to
+give.
 """
 
 import csv
@@ -230,7 +231,9 @@ def from_config(config: Mapping[str, Any], *, name: str) -> Architecture:
         raise ArchitectureError(message)
     heads = _number(config, name, "num_attention_heads", "n_head", "num_heads")
     hidden = _number(config, name, "hidden_size", "n_embd", "d_model")
-    inner = _number(config, name, "intermediate_size", "ffn_hidden_size", "n_inner", default=4 * hidden)
+    inner = _number(
+        config, name, "intermediate_size", "ffn_hidden_size", "n_inner", default=4 * hidden
+    )
     experts = _number(config, name, "num_local_experts", "num_experts", default=0)
     multi_query = 1 if config.get("multi_query") else heads
     return Architecture(

@@ -1,9 +1,10 @@
 """Peak memory of a training step: the highest of its phases, never their sum.
 
 `footprint(workload)` answers in well under a millisecond, from shape numbers alone. A step has four
-moments that can bind: the loss (checkpoints and logits), the backward of the last layer (checkpoints
-and one layer's tensors), the backward of the first layer (all gradients and one layer's tensors),
-the optimizer's step (states, gradients, temporaries). docs/sizing.md derives every term.
+moments that can bind: the loss (checkpoints and logits), the backward of the last layer
+(checkpoints and one layer's tensors), the backward of the first layer (all gradients and one
+layer's tensors), the optimizer's step (states, gradients, temporaries). docs/sizing.md derives
+every term.
 """
 
 from collections.abc import Mapping

@@ -22,7 +22,7 @@ class LossKernel:
 
 
 # hf: 2 bf16 logits the Trainer holds + 4 log-softmax + 4 gradient + 4 its copy (oracle: exact).
-# hf_dropped: without the held logits. fp32_head: k-bit preparation leaves the head in fp32 (4 held).
+# hf_dropped: without the held logits. fp32_head: k-bit preparation left the head in fp32.
 # foak: fms-acceleration's fused cross entropy; legacy releases kept the bf16 logits too.
 # liger: logits in chunks of about the hidden size: the hidden gradient (2h), a chunk's logits in
 # bf16 and fp32 (6h), their gradient (6h). cce: blockwise, never materialised.
@@ -107,7 +107,7 @@ def saved_per_layer(work: Workload) -> float:
 
 
 def _norm_bytes(work: Workload) -> float:
-    """Two norms a layer. RMSNorm saves fp32 input (4h), full tuning also the normalised one (2h)."""
+    """RMSNorm saves its fp32 input (4h), in full tuning also the normalised one (2h)."""
     arch, full = work.architecture, work.method == "full"
     count = 4 if arch.family in SANDWICH_NORM else 2
     if work.fused_kernels:
@@ -149,7 +149,7 @@ def _mlp_bytes(work: Workload) -> float:
 
 
 def _lora_input_bytes(work: Workload, *, casts: bool) -> float:
-    """PEFT saves each adapted module's input in fp32, one copy a module, and its rank-wide output."""
+    """PEFT saves each adapted module's input in fp32, a copy each, and its rank-wide output."""
     arch = work.architecture
     targets = work.lora_targets
     h, ffn = arch.hidden, arch.active_width
@@ -157,7 +157,9 @@ def _lora_input_bytes(work: Workload, *, casts: bool) -> float:
         targets = targets - {"gate", "up", "down"}
     rank = 4.0 * work.lora_rank * len(targets - {"head", "experts"})
     if not casts:
-        shared = 2.0 * h * bool(targets & {"q", "k", "v"}) + 2.0 * h * bool(targets & {"gate", "up"})
+        shared = 2.0 * h * bool(targets & {"q", "k", "v"}) + 2.0 * h * bool(
+            targets & {"gate", "up"}
+        )
         return shared + 2.0 * ffn * ("down" in targets) + rank / 2
     return (
         4.0 * h * len(targets & {"q", "k", "v"})
@@ -205,7 +207,7 @@ def layer_transient(work: Workload) -> float:
 
 
 def first_layer_unsaved(work: Workload) -> float:
-    """Return the bytes a token that layer 0 does not save: nothing before its first adapter learns."""
+    """Return the bytes a token layer 0 does not save: nothing learns before its first adapter."""
     if work.method == "full" or work.checkpointing:
         return 0.0
     arch, targets = work.architecture, work.lora_targets
@@ -239,6 +241,6 @@ def loss_bytes(work: Workload) -> float:
 
 
 def checkpoint_bytes(work: Workload) -> float:
-    """Return the bytes a token of all layers' checkpoints: the residual stream before each layer."""
+    """Return the bytes a token of all checkpoints: the residual stream before each layer."""
     arch = work.architecture
     return (4.0 if work.kbit_fp32 else 2.0) * arch.hidden * arch.layers

@@ -1,4 +1,4 @@
-"""What stays on the GPU for the whole step: weights, adapters, optimizer states, gradients, gathers.
+"""What stays on the GPU for a whole step: weights, adapters, states, gradients, gathers.
 
 All figures are bytes on one GPU. Sources are named at each constant; docs/sizing.md lists them all.
 """

@@ -155,7 +155,7 @@ def _counting(ledger: _Ledger) -> Iterator[None]:
     from torch.utils._python_dispatch import TorchDispatchMode
     from torch.utils._pytree import tree_leaves
 
-    class Count(TorchDispatchMode):
+    class Count(TorchDispatchMode):  # type: ignore[misc]
         def __torch_dispatch__(
             self, func: Any, types: Any, args: Any = (), kwargs: Any = None
         ) -> Any:
@@ -188,7 +188,7 @@ def _flash_attention() -> Iterator[None]:
 def _flash_forward() -> Callable[..., tuple[Any, None]]:
     import torch
 
-    class Flash(torch.autograd.Function):
+    class Flash(torch.autograd.Function):  # type: ignore[misc]
         @staticmethod
         def forward(ctx: Any, q: Any, k: Any, v: Any) -> Any:
             out = torch.empty_like(q)

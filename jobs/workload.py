@@ -1,4 +1,4 @@
-"""What is to be trained, in the words of the memory and speed models; independent of the job file."""
+"""What is to be trained, in the words of the memory and speed models, free of the job file."""
 
 import difflib
 import math
@@ -35,8 +35,8 @@ class Optimizer:
     paged: bool = False  # states in managed memory: outside torch's counters, evictable
 
 
-# torch.optim (foreach makes one temporary per tensor list; fused makes none), bitsandbytes (one byte
-# a state and fp32 constants per 256: 1.03), Adafactor (row and column sums), Lion and Muon (one).
+# torch.optim (foreach makes one temporary per tensor list; fused none), bitsandbytes (one byte a
+# state and fp32 constants per 256: 1.03), Adafactor (row and column sums), Lion and Muon (one).
 OPTIMIZERS = {
     "adamw_torch": Optimizer(2, 0, 1),
     "adamw_torch_fused": Optimizer(2, 0, 0),

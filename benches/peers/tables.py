@@ -47,7 +47,11 @@ CELLS = (
 )
 LENGTHS = ((1, 512), (1, 1024), (1, 2048), (2, 2048), (4, 2048))
 KERNELS = (("cce", "fused loss"), ("hf", "whole logits"))
-OPTIMIZERS = (("adamw_torch", "AdamW"), ("adamw_torch_fused", "fused AdamW"), ("adamw_8bit", "8-bit AdamW"))
+OPTIMIZERS = (
+    ("adamw_torch", "AdamW"),
+    ("adamw_torch_fused", "fused AdamW"),
+    ("adamw_8bit", "8-bit AdamW"),
+)
 
 
 def reconcile() -> Iterator[str]:
