@@ -126,7 +126,7 @@ def longest(row: dict[str, str], stack: str, length: int) -> int:
 def accumulation(row: dict[str, str]) -> int:
     """Return the gradient accumulation that the row or its notes state, else 1."""
     for key in ("grad_accum", "gradient_accumulation_steps"):
-        stated = row.get(key) or ""
+        stated: str = row.get(key) or ""
         if stated.isdigit():
             return int(stated)
     found = re.search(r"grad\w*[ _-]*accum\w*[ _=:x-]*(\d+)", row.get("notes", ""), re.IGNORECASE)

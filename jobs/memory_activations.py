@@ -7,8 +7,8 @@ marked *fitted* there are the exceptions.
 
 from dataclasses import dataclass
 
-from jobs.architectures import LAYER_NORM, QK_NORM, SANDWICH_NORM
-from jobs.workload import Workload
+from jobs.architectures import FUSED_QKV, GEMMA, LAYER_NORM, QK_NORM, SANDWICH_NORM
+from jobs.workload import Workload, one_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,13 +44,16 @@ LOSS_KERNELS = {
     "swift": LossKernel(41.9, 6, family="none", fragments=False),
 }
 LOSS_ALIASES = {"liger_flce": "liger", "fused": "liger", "cut_cross_entropy": "cce"}
-# Vocabulary and hidden bytes beside the kernel's: Granite divides its logits, GPT-BigCode hands
-# bf16 logits to an fp32 loss, Gemma 2 soft-caps them (divide, tanh, multiply).
+# Vocabulary and hidden bytes beside the kernel's: Granite scales its hidden state, GPT-BigCode hands
+# bf16 logits to an fp32 loss, Gemma 2 soft-caps them and keeps the tanh (oracle: exact).
 _FAMILY_LOGITS = {
-    "granite": (-2.0, 2.0),
+    "granite": (0.0, 2.0),
     "gpt_bigcode": (4.0, 10.0),
-    "gemma2": (6.0, 0.0),
+    "gemma2": (2.0, 0.0),
 }
+# The releases before transformers 4.50 that fms-acceleration measured: Granite divided its logits
+# in place of keeping them twice.
+_LEGACY_LOGITS = {**_FAMILY_LOGITS, "granite": (-2.0, 2.0)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,14 +66,14 @@ class Stack:
     scale: float = 1.0  # fitted: activations beside the formula
     scale_quantised: float = 1.0  # the same with a quantised base
     repeat_kv: bool = False  # keys and values are expanded to all heads before attention
-    legacy_norm: bool = False  # the final norm saves two bytes more with frozen weights
+    legacy: bool = False  # transformers 4: experts one by one, the final norm saves 2h more
     mistral_hidden: float = 0.0  # that release's Mistral block kept this many hidden units more
 
 
 STACKS = {
     "axolotl": Stack(),
     "hf": Stack(),
-    "fms": Stack(legacy_norm=True, mistral_hidden=3.0),
+    "fms": Stack(legacy=True, mistral_hidden=3.0),
     "torchtune": Stack(adapter_bytes=2, lora_casts=False),
     "litgpt": Stack(
         adapter_bytes=2,
@@ -86,6 +89,12 @@ STACKS = {
 }
 
 
+def check_words(work: Workload) -> None:
+    """Raise WorkloadError for an unknown loss kernel or stack."""
+    one_of("loss_kernel", work.loss_kernel, (*LOSS_KERNELS, *LOSS_ALIASES))
+    one_of("stack", work.stack, tuple(STACKS))
+
+
 def saved_per_layer(work: Workload) -> float:
     """Return the bytes a token that one layer saves for its backward pass, nothing recomputed."""
     arch = work.architecture
@@ -99,8 +108,8 @@ def saved_per_layer(work: Workload) -> float:
     mlp = _mlp_bytes(work) * kbit
     moe = 0.0
     if arch.experts:
-        # One gather of the hidden state and one weighted output an expert, both kept.
-        moe = 4.0 * h * arch.experts_per_token
+        # A gather of the hidden state for each expert; experts run one by one keep its output too.
+        moe = (4.0 if stack.legacy else 2.0) * h * arch.experts_per_token
     lora = 0.0 if full else _lora_input_bytes(work, casts=stack.lora_casts)
     total = norms + inputs + attention + mlp + moe * kbit + lora
     return total * (stack.scale_quantised if work.quantised else stack.scale)
@@ -114,6 +123,8 @@ def _norm_bytes(work: Workload) -> float:
         each = 2.0 if full else 0.0
     elif arch.family in LAYER_NORM:
         each = 2.0
+    elif arch.family in GEMMA:
+        each = 8.0 if full else 4.0  # its norm multiplies in fp32
     else:
         each = 6.0 if full else 4.0
     extra = 0.0
@@ -161,8 +172,9 @@ def _lora_input_bytes(work: Workload, *, casts: bool) -> float:
             targets & {"gate", "up"}
         )
         return shared + 2.0 * ffn * ("down" in targets) + rank / 2
+    inputs = 1 if arch.family in FUSED_QKV else len(targets & {"q", "k", "v"})
     return (
-        4.0 * h * len(targets & {"q", "k", "v"})
+        4.0 * h * inputs * bool(targets & {"q", "k", "v"})
         + 4.0 * arch.q_width * ("o" in targets)
         + 4.0 * h * len(targets & {"gate", "up"})
         + 4.0 * ffn * ("down" in targets)
@@ -181,12 +193,13 @@ def layer_transient(work: Workload) -> float:
     h = arch.hidden
     saved, mlp = saved_per_layer(work), _mlp_bytes(work)
     kbit = 2.0 if work.kbit_fp32 else 1.0
-    if arch.experts:
-        # Experts run one after another, each on its own share of the tokens.
-        share = arch.moe_intermediate * arch.experts_per_token / arch.experts
-        gradients = 6.0 * share * kbit
+    width: float = arch.active_width
+    if arch.experts and STACKS[work.stack].legacy:
+        # Experts ran one after another, each on its own share of the tokens.
+        width = arch.moe_intermediate * arch.experts_per_token / arch.experts
+        gradients = 6.0 * width * kbit
     else:
-        gradients = (12.0 * arch.intermediate - mlp) * kbit
+        gradients = (12.0 * width - mlp) * kbit
     hidden = 2.2 * h
     casts = not arch.experts and STACKS[work.stack].lora_casts and work.method != "full"
     if casts and "down" in work.lora_targets and work.lora_targets & {"gate", "up"}:
@@ -227,10 +240,11 @@ def loss_bytes(work: Workload) -> float:
     arch = work.architecture
     kernel = LOSS_KERNELS[LOSS_ALIASES.get(work.loss_kernel, work.loss_kernel)]
     vocab, hidden = kernel.vocab_bytes, kernel.hidden_bytes
-    frozen_norm = work.method != "full"
-    if frozen_norm and kernel.family != "none" and not STACKS[work.stack].legacy_norm:
+    legacy = STACKS[work.stack].legacy
+    if work.method != "full" and kernel.family != "none" and not legacy:
         hidden -= 2.0  # a frozen norm does not save its normalised input
-    extra_vocab, extra_hidden = _FAMILY_LOGITS.get(arch.family, (0.0, 0.0))
+    table = _LEGACY_LOGITS if legacy else _FAMILY_LOGITS
+    extra_vocab, extra_hidden = table.get(arch.family, (0.0, 0.0))
     if kernel.family == "both":
         vocab += extra_vocab
     if kernel.family != "none":

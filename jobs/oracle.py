@@ -7,6 +7,7 @@ rounding, in seconds and on any CPU. It does not see bitsandbytes, Triton, NCCL,
 the CUDA context; `jobs.memory` adds those. torch, transformers and peft are imported lazily.
 """
 
+import sys
 import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -81,13 +82,15 @@ def exact_peak_gib(run: OracleRun) -> float:
         message = f"the exact check needs torch, transformers and peft here: {exc}"
         raise OracleUnavailableError(message) from exc
     ledger = _Ledger()
-    with _flash_attention(), torch.device("meta"):
+    _register_flash()
+    with torch.device("meta"):
         model = _build(run)
         trainable = [p for p in model.parameters() if p.requires_grad]
         optimizer = torch.optim.AdamW(trainable, lr=1e-4, foreach=True)
         for tensor in [*model.parameters(), *model.buffers()]:
             ledger.add(tensor.untyped_storage())
-        with _counting(ledger):
+        base = model.get_base_model() if run.lora_targets else model
+        with _counting(ledger), _without_masks(base):
             for _ in range(2):
                 _step(model, optimizer, run)
     return float(ledger.peak) / 2**30
@@ -124,7 +127,7 @@ def _build(run: OracleRun) -> Any:
     if run.lora_targets:
         from peft import LoraConfig, get_peft_model
 
-        names = [_TARGETS[t] for t in sorted(run.lora_targets)]
+        names = _module_names(model, run.lora_targets)
         lora = LoraConfig(
             r=run.lora_rank, lora_alpha=run.lora_rank, lora_dropout=0.0, target_modules=names
         )
@@ -132,21 +135,45 @@ def _build(run: OracleRun) -> Any:
     return model
 
 
-def _config(arch: Architecture) -> Any:
-    from transformers import LlamaConfig
+def _module_names(model: Any, targets: frozenset[str]) -> list[str]:
+    """Return the targeted modules' names; some families fuse q, k, v and gate, up into one."""
+    present = {name.rsplit(".", 1)[-1] for name, _ in model.named_modules()}
+    wanted = {_TARGETS[target] for target in targets}
+    if "qkv_proj" in present and targets & {"q", "k", "v"}:
+        wanted.add("qkv_proj")
+    if "gate_up_proj" in present and targets & {"gate", "up"}:
+        wanted.add("gate_up_proj")
+    return sorted(wanted & present)
 
-    return LlamaConfig(
-        hidden_size=arch.hidden,
-        intermediate_size=arch.intermediate,
-        num_hidden_layers=arch.layers,
-        num_attention_heads=arch.heads,
-        num_key_value_heads=arch.kv_heads,
-        head_dim=arch.head_dim,
-        vocab_size=arch.vocab,
-        tie_word_embeddings=arch.tied,
-        attention_bias=arch.attention_bias,
-        max_position_embeddings=arch.max_positions or 131072,
-    )
+
+def _config(arch: Architecture) -> Any:
+    from transformers import AutoConfig
+
+    experts = {
+        "num_local_experts": arch.experts,
+        "num_experts": arch.experts,
+        "num_experts_per_tok": arch.experts_per_token,
+        "moe_intermediate_size": arch.moe_intermediate,
+    }
+    try:
+        return AutoConfig.for_model(
+            arch.family,
+            hidden_size=arch.hidden,
+            intermediate_size=arch.intermediate,
+            num_hidden_layers=arch.layers,
+            num_attention_heads=arch.heads,
+            num_key_value_heads=arch.kv_heads,
+            head_dim=arch.head_dim,
+            vocab_size=arch.vocab,
+            tie_word_embeddings=arch.tied,
+            attention_bias=arch.attention_bias,
+            max_position_embeddings=arch.max_positions or 131072,
+            pad_token_id=0,
+            **(experts if arch.experts else {}),
+        )
+    except (KeyError, ValueError, TypeError) as exc:
+        message = f"{arch.name}: transformers builds no {arch.family!r} from these numbers: {exc}"
+        raise OracleUnavailableError(message) from exc
 
 
 @contextmanager
@@ -169,20 +196,26 @@ def _counting(ledger: _Ledger) -> Iterator[None]:
         yield
 
 
-@contextmanager
-def _flash_attention() -> Iterator[None]:
+def _register_flash() -> None:
     """Register an attention that keeps what a flash kernel keeps: q, k, v, out, logsumexp."""
     from transformers import AttentionInterface
-    from transformers.models.llama import modeling_llama
 
     AttentionInterface.register(_FLASH, _flash_forward())
-    masks = modeling_llama.create_causal_mask
-    # The packed-sequence check reads a value, which a meta tensor has not.
-    modeling_llama.create_causal_mask = lambda *_args, **_kwargs: None
+
+
+@contextmanager
+def _without_masks(model: Any) -> Iterator[None]:
+    """Build no mask: its packed-sequence check reads a value, which a meta tensor has not."""
+    module = sys.modules[type(model).__module__]
+    names = ("create_causal_mask", "create_sliding_window_causal_mask")
+    kept = {name: getattr(module, name) for name in names if hasattr(module, name)}
+    for name in kept:
+        setattr(module, name, lambda *_args, **_kwargs: None)
     try:
         yield
     finally:
-        modeling_llama.create_causal_mask = masks
+        for name, value in kept.items():
+            setattr(module, name, value)
 
 
 def _flash_forward() -> Callable[..., tuple[Any, None]]:

@@ -1,7 +1,6 @@
 """What is to be trained, in the words of the memory and speed models, free of the job file."""
 
 import difflib
-import math
 from dataclasses import dataclass, field
 
 from jobs.architectures import Architecture
@@ -128,11 +127,11 @@ class Workload:
 def check(work: Workload) -> None:
     """Raise WorkloadError for the first setting that is out of range or contradicts another."""
     arch = work.architecture
-    _one_of("method", work.method, METHODS)
-    _one_of("strategy", work.strategy, STRATEGIES)
-    _one_of("attention", work.attention, ATTENTIONS)
+    one_of("method", work.method, METHODS)
+    one_of("strategy", work.strategy, STRATEGIES)
+    one_of("attention", work.attention, ATTENTIONS)
     if work.quant is not None:
-        _one_of("quant", work.quant, tuple(QUANT_BYTES))
+        one_of("quant", work.quant, tuple(QUANT_BYTES))
     _ = work.optimizer_facts
     for name in ("sequence_len", "micro_batch_size", "gradient_accumulation_steps", "gpus"):
         if getattr(work, name) < 1:
@@ -164,10 +163,11 @@ def _check_lora(work: Workload) -> None:
     if not work.lora_targets:
         raise WorkloadError("lora_targets: empty; name at least one of " + ", ".join(TARGETS))
     for target in sorted(work.lora_targets):
-        _one_of("lora_targets", target, TARGETS)
+        one_of("lora_targets", target, TARGETS)
 
 
-def _one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+def one_of(name: str, value: str, allowed: tuple[str, ...]) -> None:
+    """Raise WorkloadError, with the nearest allowed word, where `value` is not allowed."""
     if value not in allowed:
         raise WorkloadError(f"{name}: {value!r} is not known{_near(value, list(allowed))}")
 
@@ -199,8 +199,3 @@ def lora_params(work: Workload) -> int:
     per_layer = sum(shapes[t][0] * shapes[t][1] for t in work.lora_targets & shapes.keys())
     head = (arch.hidden + arch.vocab) if "head" in work.lora_targets else 0
     return work.lora_rank * (arch.layers * per_layer + head)
-
-
-def ceil_div(a: int, b: int) -> int:
-    """Return a / b rounded up."""
-    return math.ceil(a / b)
