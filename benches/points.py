@@ -119,7 +119,8 @@ def attention_of(row: dict[str, str], stack: str) -> str:
 def longest(row: dict[str, str], stack: str, length: int) -> int:
     """Return the longest example met: unstated for ms-swift, whose set rarely fills its maximum."""
     if stack == "swift" and length > 2048 and row["model"].lower().startswith("qwen"):
-        return round(2048 * (length / 2048) ** SWIFT_LENGTH_EXPONENT)
+        share: float = (length / 2048) ** SWIFT_LENGTH_EXPONENT
+        return round(2048 * share)
     return length
 
 

@@ -44,8 +44,8 @@ LOSS_KERNELS = {
     "swift": LossKernel(41.9, 6, family="none", fragments=False),
 }
 LOSS_ALIASES = {"liger_flce": "liger", "fused": "liger", "cut_cross_entropy": "cce"}
-# Vocabulary and hidden bytes beside the kernel's: Granite scales its hidden state, GPT-BigCode hands
-# bf16 logits to an fp32 loss, Gemma 2 soft-caps them and keeps the tanh (oracle: exact).
+# Vocabulary and hidden bytes beside the kernel's: Granite scales its hidden state, GPT-BigCode
+# hands bf16 logits to an fp32 loss, Gemma 2 soft-caps them and keeps the tanh (oracle: exact).
 _FAMILY_LOGITS = {
     "granite": (0.0, 2.0),
     "gpt_bigcode": (4.0, 10.0),

@@ -16,7 +16,7 @@ TARGETS = ("q", "k", "v", "o", "gate", "up", "down")
 
 
 @st.composite
-def workloads(draw, **fixed):
+def workloads(draw: st.DrawFn, /, **fixed):
     arch = replace(draw(st.sampled_from([a for _, a in ARCHITECTURES])), max_positions=None)
     method = fixed.get("method") or draw(st.sampled_from(("full", "lora", "qlora")))
     strategy = fixed.get("strategy") or draw(

@@ -87,8 +87,8 @@ def test_out_of_memory_is_told_from_fits():
 
 
 def test_the_bench_prints_the_agreed_json():
-    command = [sys.executable, BENCH, HERE / "memory_points.csv", "--json"]
-    command += ["--oom", HERE / "oom_runs.csv"]
+    command = [sys.executable, str(BENCH), str(HERE / "memory_points.csv"), "--json"]
+    command += ["--oom", str(HERE / "oom_runs.csv")]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     found = json.loads(done.stdout)
     assert [group["name"] for group in found["groups"]] == list(GROUPS)
