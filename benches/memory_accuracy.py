@@ -55,8 +55,11 @@ def judge_oom(path: Path, fails: Callable[[Workload], bool]) -> dict[str, Any]:
     """Return how often "does not fit" and "fits" were right on real runs."""
     right = missed = false_alarms = count = 0
     for row in read(path):
-        work = replace(workload(row), gpu_gib=None)
-        happened, said = row["oom"] == "1", fails(work)
+        try:
+            happened, said = row["oom"] == "1", fails(replace(workload(row), gpu_gib=None))
+        except ValueError as exc:
+            print(f"left out: {row.get('id', '?')}: {exc}", file=sys.stderr)
+            continue
         count += 1
         right += happened == said
         missed += happened and not said
@@ -117,6 +120,9 @@ def main() -> None:
     parser.add_argument("--rows", action="store_true", help="every row, worst first")
     parser.add_argument("--tables", action="store_true", help="the two VRAM tables, reconciled")
     options = parser.parse_args()
+    for path in (options.file, options.oom):
+        if path and not path.is_file():
+            parser.error(f"{path}: no such file")
     rows, skipped = points(options.file)
     for line in skipped:
         print(f"left out: {line}", file=sys.stderr)

@@ -59,6 +59,8 @@ def main() -> None:
     parser.add_argument("--json", action="store_true", help="groups as one JSON object")
     parser.add_argument("--rows", action="store_true", help="every row, worst first")
     options = parser.parse_args()
+    if not options.file.is_file():
+        parser.error(f"{options.file}: no such file")
     rows, skipped = points(options.file)
     for line in skipped:
         print(f"left out: {line}", file=sys.stderr)

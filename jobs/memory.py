@@ -1,10 +1,10 @@
 """Peak memory of a training step: the highest of its phases, never their sum.
 
-`footprint(workload)` answers in well under a millisecond, from shape numbers alone. A step has four
+`footprint(workload)` answers in well under a millisecond, from shape numbers alone. A step has five
 moments that can bind: the loss (checkpoints and logits), the backward of the last layer
 (checkpoints and one layer's tensors), the backward of the first layer (all gradients and one
-layer's tensors), the optimizer's step (states, gradients, temporaries). docs/sizing.md derives
-every term.
+layer's tensors), the embedding's gradient, the optimizer's step (states, gradients, temporaries).
+docs/sizing.md derives every term.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from jobs.memory_allocator import (
 from jobs.memory_parts import Persistent, persistent
 from jobs.workload import Workload, check
 
-PHASES = ("loss", "layer", "first_layer", "optimizer")
+PHASES = ("loss", "layer", "first_layer", "embedding", "optimizer")
 # cuBLAS workspace, rotary tables, masks: inside torch's pool. Constant over 159 runs of 1B to 70B.
 WORKSPACE_BYTES = 0.02 * GIB
 # The measured peak over the estimate: 10 % and 90 % quantiles with groups left out in turn
@@ -155,6 +155,13 @@ def _phases(work: Workload, parts: Persistent) -> dict[str, dict[str, float]]:
             "gradients": max(resident, parts.late_gradient),
             "input gradients": one_hidden,
             "one layer": layer,
+            **workspace,
+        },
+        "embedding": {
+            **base,
+            "gradients": max(resident, parts.gradients) + parts.tied_gradient,
+            "input gradients": one_hidden,
+            "logits and loss": activations.held_logits_bytes(work) * tokens,
             **workspace,
         },
         "optimizer": {

@@ -254,6 +254,12 @@ def loss_bytes(work: Workload) -> float:
     return max(logits, (8.0 if work.fused_kernels else 24.0) * arch.hidden)
 
 
+def held_logits_bytes(work: Workload) -> float:
+    """Return the bytes a token of the logits that outlive the backward pass: the Trainer's copy."""
+    kernel = LOSS_KERNELS[LOSS_ALIASES.get(work.loss_kernel, work.loss_kernel)]
+    return 2.0 * work.architecture.vocab if kernel.vocab_bytes >= 14 else 0.0
+
+
 def checkpoint_bytes(work: Workload) -> float:
     """Return the bytes a token of all checkpoints: the residual stream before each layer."""
     arch = work.architecture

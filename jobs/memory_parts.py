@@ -29,6 +29,7 @@ class Persistent:
     gathered_root: float  # embeddings and head, gathered for the loss (FSDP, ZeRO-3)
     gathered_layer: float  # one more layer, gathered while it runs
     head_gradient: float  # the first gradients of a backward pass: head, and one matrix
+    tied_gradient: float  # a tied embedding's own gradient and its sum with the head's
     late_gradient: float  # all gradients but those of the first layer and the embedding
 
 
@@ -60,6 +61,7 @@ def persistent(work: Workload) -> Persistent:
         gathered_root=root,
         gathered_layer=layer,
         head_gradient=_head_gradient(work),
+        tied_gradient=_tied_gradient(work),
         late_gradient=_late_gradient(work, gradients),
     )
 
@@ -122,6 +124,17 @@ def _head_gradient(work: Workload) -> float:
         return 0.0
     arch = work.architecture
     return 2.0 * (arch.vocab * arch.hidden + arch.largest_matrix)
+
+
+def _tied_gradient(work: Workload) -> float:
+    """Autograd makes the embedding's dense gradient, then adds the head's to it in a third place.
+
+    Oracle: 2 x 2 bytes a vocabulary entry and hidden unit, exact.
+    """
+    arch = work.architecture
+    if work.method != "full" or not arch.tied or work.shards > 1:
+        return 0.0
+    return 2 * 2.0 * arch.vocab * arch.hidden
 
 
 def _late_gradient(work: Workload, gradients: float) -> float:
