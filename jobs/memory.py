@@ -222,6 +222,8 @@ def _assumptions(work: Workload) -> tuple[str, ...]:
     ]
     if work.quantised:
         said.append(f"base weights in {work.quantised}; embeddings and head in 16 bits")
+    if work.quantised and work.architecture.experts:
+        said.append("experts quantised too (Axolotl: quantize_moe_experts)")
     if work.architecture.checked == "count":
         said.append("shape confirmed by its parameter count only")
     if work.gpus > 1:
