@@ -41,6 +41,7 @@ REFUSED = {
 }
 QK_NORM = frozenset({"qwen3", "qwen3_moe", "olmo2", "olmo3", "gemma3_text", "apertus"})
 GEMMA = frozenset({"gemma", "gemma2", "gemma3_text"})
+FUSED_GATE = frozenset({"phi3"})
 FUSED_QKV = frozenset({"phi3", "qwen", "gpt_neox", "gpt_bigcode", "mpt", "internlm2", "baichuan"})
 SANDWICH_NORM = frozenset({"gemma2", "gemma3_text"})  # four norms a layer instead of two
 LAYER_NORM = frozenset(

@@ -7,7 +7,7 @@ marked *fitted* there are the exceptions.
 
 from dataclasses import dataclass
 
-from jobs.architectures import FUSED_QKV, GEMMA, LAYER_NORM, QK_NORM, SANDWICH_NORM
+from jobs.architectures import FUSED_GATE, FUSED_QKV, GEMMA, LAYER_NORM, QK_NORM, SANDWICH_NORM
 from jobs.workload import Workload, one_of
 
 
@@ -209,6 +209,10 @@ def layer_transient(work: Workload) -> float:
         hidden -= 2.0 * h
     if work.fused_kernels and arch.family == "mistral":
         hidden += STACKS[work.stack].mistral_hidden * h
+    if arch.experts and not STACKS[work.stack].legacy:
+        hidden += 4.0 * h * arch.experts_per_token  # gradients of the gathered inputs and outputs
+    if arch.family in FUSED_GATE:
+        gradients += 6.0 * width  # the halves' gradients are joined in a tensor of their own
     at_mlp = saved + gradients + hidden
     if work.attention != "eager":
         return at_mlp

@@ -63,7 +63,7 @@ def test_the_closed_form_meets_the_oracle_on_other_families(row):
         stack="hf",
     )
     found = footprint(work).allocated_gib - WORKSPACE_BYTES / GIB
-    assert found == pytest.approx(float(row["oracle_gib"]), rel=0.01)
+    assert found == pytest.approx(float(row["oracle_gib"]), rel=0.015)
 
 
 def test_the_bars_hold_on_the_points_at_hand():
