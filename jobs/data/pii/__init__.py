@@ -1,0 +1,1 @@
+"""Personal data and secrets: find, mask, say what was not looked for."""
