@@ -16,7 +16,9 @@ _ALNUM = re.compile(
     r"|(?P<it>[A-Za-z]{6}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z])"
     r")(?![A-Za-z0-9])"
 )
-_DOCUMENT_GATE = re.compile(r"pas(?:s|a)port|جواز|ehliyet|lic[es]n|رخص", re.IGNORECASE)
+_DOCUMENT_GATE = ("passport", "pasaport", "جواز", "ehliyet", "licen", "رخص")
+_ALNUM_GATE = re.compile(r"[0-9]{2}(?: ?[0-9]{2} ?[0-9]{2}|\.[0-9]{3}\.|[A-Za-z][0-9]{2}[A-Za-z])")
+_FOUR_DIGITS = re.compile(r"[0-9]{4}")  # every country's IBAN has them in a row
 _DOCUMENT = re.compile(
     r"(?P<cue>pas(?:s|a)port\w*|جواز(?: (?:ال)?سفر\w*)?|ehliyet\w*|driv\w+'?s? licen[cs]e|رخصتي|رخصة (?:ال)?قيادة)"
     r"(?:[ :#.\-]+(?:no|nr|num\w*|numara\w*|is|of|رقم\w*|صاحب\w*|holder|belge\w*|olan|ile|:|#)){0,3}[ :#.\-]*"
@@ -25,15 +27,17 @@ _DOCUMENT = re.compile(
 )
 
 
-def find(text: str) -> Iterator[Span]:
-    """Yield IBANs and lettered ids of a text in normal form that has digits in it."""
-    for found in _IBAN.finditer(text):
-        yield from _iban(text, found)
-    for found in _ALNUM.finditer(text):
-        span = _alnum(text, found)
-        if span:
-            yield span
-    if _DOCUMENT_GATE.search(text):
+def find(text: str, low: str) -> Iterator[Span]:
+    """Yield IBANs and lettered ids of a text in normal form; `low` is the text in lower case."""
+    if _FOUR_DIGITS.search(text):
+        for found in _IBAN.finditer(text):
+            yield from _iban(text, found)
+    if _ALNUM_GATE.search(text):
+        for found in _ALNUM.finditer(text):
+            span = _alnum(text, found)
+            if span:
+                yield span
+    if any(word in low for word in _DOCUMENT_GATE):
         for found in _DOCUMENT.finditer(text):
             if sum(c.isdigit() for c in found["id"]) >= 5:
                 yield Span(found.start("id"), found.end("id"), "ID", "document")

@@ -29,18 +29,19 @@ _MAIL_CUE = re.compile(
     r"e-?\s?mail|e-?\s?posta|\bmail|adres|بريد|ايميل|إيميل|راسل|write|reach|contact|yaz|اكتب", re.IGNORECASE
 )
 _SPELLED_GATE = re.compile(r"\b(?:dot|nokta|نقط[ةه]|دوت)\b|[(\[{<]\s*(?:at|et|@)\s*[)\]}>]", re.IGNORECASE)
+_SPELLED_WORDS = ("dot", "nokta", "نقط", "دوت", "(at", "[at", "{at", "<at", " @ ", "(et)", "[et]", "(@)", "[@]")
 _WEB_SUFFIX = re.compile(r"\.(?:png|jpe?g|gif|svg|css|js|py|json|md|txt|html?)$", re.IGNORECASE)
 
 
-def find(text: str) -> Iterator[Span]:
-    """Yield e-mail addresses of a text in normal form; linear in its length."""
+def find(text: str, low: str) -> Iterator[Span]:
+    """Yield e-mail addresses of a text in normal form; `low`: in lower case. Linear in its length."""
     at = text.find("@")
     while at != -1:
         span = _around(text, at)
         if span:
             yield span
         at = text.find("@", (span.end if span else at + 1))
-    if _may_be_spelled(text):
+    if any(word in low for word in _SPELLED_WORDS):
         yield from _spelled(text)
 
 
@@ -64,15 +65,6 @@ def _around(text: str, at: int) -> Span | None:
     if not any(c.isalnum() for c in text[start:at]) or text[start - 3 : start] == "://":
         return None
     return Span(start, end, "EMAIL", "address")
-
-
-def _may_be_spelled(text: str) -> bool:
-    low = text.lower()
-    return (
-        "dot" in low or "nokta" in low or "نقط" in low or "دوت" in low
-        or "(at" in low or "[at" in low or "{at" in low or "<at" in low or " @ " in low
-        or "(et)" in low or "[et]" in low
-    )  # fmt: skip
 
 
 def _spelled(text: str) -> Iterator[Span]:

@@ -61,10 +61,30 @@ _GATE = (
 )  # fmt: skip
 
 
+class _Telling(dict[str, bool]):
+    """Whether a word as written could announce or start a name; asked once a word."""
+
+    def __missing__(self, word: str) -> bool:
+        if len(self) > _MAX_WORDS:
+            self.clear()
+        parts = set(_KEYS.findall(key(word))) if word.strip(".,،:؛!؟") not in _PREPOSITIONS else set()
+        known = _GATE | first_names() | arabic_names() if not self else self._known
+        if not self:
+            self._known = known
+        answer = self[word] = not parts.isdisjoint(known)
+        return answer
+
+    _known: frozenset[str] = frozenset()
+
+
+_MAX_WORDS = 200_000
+_PREPOSITIONS = frozenset(("على", "إلى"))  # "on" and "to": in compare form they look like names
+_tells = _Telling().__getitem__
+
+
 def find(text: str) -> Iterator[Span]:
     """Yield names of persons in a text in normal form."""
-    words = set(_KEYS.findall(key(text)))
-    if words.isdisjoint(_GATE) and words.isdisjoint(first_names()) and words.isdisjoint(arabic_names()):
+    if not any(map(_tells, text.split())):
         return
     tokens = [(m[0], m.start(), m.end()) for m in _WORD.finditer(text)]
     keys = [key(token[0]) for token in tokens]
@@ -148,7 +168,7 @@ def _arabic(text: str, tokens: list[_Token], keys: list[str]) -> list[tuple[int,
             strict = word in _ARABIC_WEAK_CUE
             if run and (not strict or keys[i + 1] in known or (len(run) > 1 and _nisba(keys[run[-1]]))):
                 found.append((tokens[i + 1][1], tokens[run[-1]][2], "opener"))
-        elif word in known:
+        elif word in known and tokens[i][0] not in _PREPOSITIONS:
             run = _arabic_run(text, tokens, keys, i)
             if len(run) > 1 and (_nisba(keys[run[-1]]) or keys[run[1]] in known or keys[run[1]] in _KUNYA):
                 found.append((tokens[i][1], tokens[run[-1]][2], "gazetteer"))

@@ -9,7 +9,7 @@ from .spans import Span
 from .text import key, plain
 
 PLACEHOLDER = re.compile(r"<(?:EMAIL|PHONE|CARD|IBAN|ID|IP|SECRET|TERM|NAME)_[0-9]+>")
-_TWO_DIGITS = re.compile(r"[0-9]{2}")
+_TWO_DIGITS = re.compile(r"[0-9][0-9 .\-()/]?[0-9]")
 # Where finds overlap the earlier type wins; a longer find of a strong type beats a weak one.
 _RANK = {"SECRET": 0, "TERM": 1, "EMAIL": 2, "IBAN": 3, "CARD": 4, "ID": 5, "PHONE": 6, "IP": 7, "NAME": 8}
 
@@ -41,14 +41,13 @@ def scan(text: str, settings: Settings) -> list[Span]:
     if "<" in text and PLACEHOLDER.search(text):
         text = PLACEHOLDER.sub(lambda m: "\x01" * len(m[0]), text)
     form = plain(text)
-    found: list[Span] = []
     body = form.text
-    if "@" in body or "nokta" in body or "dot" in body.lower() or "نقط" in body or "(at" in body:
-        found += emails.find(body)
+    low = body.lower()
+    found = list(emails.find(body, low))
     if _TWO_DIGITS.search(body):
         found += numbers.find(body, settings.regions)
-        found += codes.find(body)
-    found += secrets.find(body)
+        found += codes.find(body, low)
+    found += secrets.find(body, low)
     if settings.with_names:
         found += names.find(body)
     if form.back is not None:

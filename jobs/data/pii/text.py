@@ -26,6 +26,7 @@ _TO_PLAIN: dict[int, str] = {
     ord("\u066c"): ",",  # Arabic thousands separator
     ord("\u2019"): "'",
 }
+_SPECIAL = re.compile(f"[{re.escape(''.join(map(chr, _TO_PLAIN)))}{INVISIBLE.pattern[1:]}")
 # Compare keys: Turkish dotted and dotless i are one letter, Arabic hamza carriers are alif.
 _TO_KEY: dict[int, str] = {
     ord("I"): "i",
@@ -57,7 +58,7 @@ class Plain(NamedTuple):
 
 def plain(text: str) -> Plain:
     """Return the text with digits, dashes and spaces in ASCII and invisible marks taken out."""
-    if text.isascii():
+    if text.isascii() or _SPECIAL.search(text) is None:
         return Plain(text, None)
     out = text.translate(_TO_PLAIN)
     if INVISIBLE.search(out) is None:

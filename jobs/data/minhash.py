@@ -1,0 +1,81 @@
+"""Near-duplicate candidates: one-permutation MinHash over word 3-grams, banded; exact Jaccard to verify.
+
+Python's own hash() differs from run to run, so words are hashed with CRC-32, once each.
+"""
+
+from zlib import crc32
+
+#: 21 bands of 3 bins: a pair with Jaccard 0.6 becomes a candidate with probability .994, 0.7 .9999.
+BANDS, ROWS = 21, 3
+BINS = BANDS * ROWS
+#: Shorter texts have too few 3-grams to compare: only exact duplicates count there.
+MIN_WORDS = 8
+# 30 bits: CPython keeps such an int in one digit, which makes sets and sorting of them fast.
+_MASK = (1 << 30) - 1
+_K1, _K2 = 0x1E3779B1, 0x05EBCA77  # odd, from the primes of xxHash
+_INDEX = range(BINS)
+_ZEROS = (0,) * BINS
+_MAX_WORDS = 200_000  # about 30 MB; a larger vocabulary starts over
+
+
+class _Words(dict[str, int]):
+    """CRC-32 of each word, computed once."""
+
+    def __missing__(self, word: str) -> int:
+        if len(self) > _MAX_WORDS:
+            self.clear()
+        code = self[word] = crc32(word.encode("utf-8", "replace")) & _MASK
+        return code
+
+
+_code = _Words().__getitem__
+
+
+def shingles(plain: str) -> set[int]:
+    """Return the 30-bit hashes of the word 3-grams of a text in compare form; empty when short."""
+    words = plain.split(" ")
+    if len(words) < MIN_WORDS:
+        return set()
+    codes = list(map(_code, words))
+    return {
+        (a + b * _K1 + c * _K2) & _MASK for a, b, c in zip(codes, codes[1:], codes[2:], strict=False)
+    }
+
+
+def bands(plain: str) -> list[int]:
+    """Return BANDS signed 64-bit keys of a text in compare form; all zero for a short one.
+
+    The keys are hash() of tuples of ints, which unlike that of texts is the same in every process.
+    """
+    found = shingles(plain)
+    if not found:
+        return [0] * BANDS
+    bins = {h % BINS: h for h in sorted(found, reverse=True)}  # the smallest hash of each bin wins
+    # An empty bin agrees with an empty bin; a text with many of them borrows from its neighbours.
+    row = list(map(bins.get, _INDEX, _ZEROS))
+    if len(bins) < BINS * 2 // 3:
+        row = _densified(row)
+    return list(map(hash, zip(row[::3], row[1::3], row[2::3], strict=True)))
+
+
+def _densified(row: list[int]) -> list[int]:
+    """Fill empty bins from the next filled one, each step away changing the value."""
+    value = next(v for v in row if v)
+    step = 0
+    out: list[int] = []
+    for here in reversed(row):
+        if here:
+            value, step = here, 0
+        else:
+            step += 1
+        out.append(value + step * _K2)
+    out.reverse()
+    return out
+
+
+def jaccard(a: set[int], b: set[int]) -> float:
+    """Return the share of 3-grams in common: |a and b| / |a or b|; 0 for two short texts."""
+    if not a or not b:
+        return 0.0
+    shared = len(a & b)
+    return shared / (len(a) + len(b) - shared)
