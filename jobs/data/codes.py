@@ -81,6 +81,8 @@ CODES: dict[str, tuple[Severity, str]] = {
     # the set as a whole
     "too_many_dropped": ("error", "most of the set is left out: look at the findings above before paying for it"),
     "nothing_left": ("error", "no record is left to train on"),
+    "no_validation": ("warn", "all records hang together by equal prompts, groups or near copies: "
+                      "give a validation file of your own"),
     "split_leak": ("error", "remove the validation records that stand in the training set, or let prepare split"),
     "exact_duplicate": ("warn", "prepare leaves them out"),
     # personal data

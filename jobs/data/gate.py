@@ -1,13 +1,14 @@
 """The gate itself: read, recognise, check, measure; one report for all files of a set."""
 
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from . import codes, read, recognise, workers
-from .chunks import Chunk
+from .chunks import Chunk, Issue
 from .codes import Finding
 from .digest import Digest, Steps
 from .lengths import Lengths
@@ -80,7 +81,8 @@ def check(
     )
     report = Report(pii_checked=steps.pii)
     seen: set[bytes] = set()
-    for _, part in stream(paths, report, options, steps, progress, processes):
+    sources = sources_of(paths, report)
+    for part in stream(sources, report, options, steps, progress, processes):
         before = len(seen)
         seen.update(part.exact)
         if steps.exact:
@@ -91,12 +93,8 @@ def check(
     return report
 
 
-def stream(
-    paths: Sequence[Path], report: Report, options: Options, steps: Steps,
-    progress: Progress | None = None, processes: int = 0,
-    skip: Callable[[read.Source], tuple[int, int]] | None = None,
-) -> Any:
-    """Yield (chunk, digest) of all sources in order, taken into the report on the way."""  # fmt: skip
+def sources_of(paths: Sequence[Path], report: Report) -> list[read.Source]:
+    """Return the files of the paths; those that cannot be there become findings of the report."""
     sources: list[read.Source] = []
     for path in paths:
         try:
@@ -104,35 +102,42 @@ def stream(
         except read.ReadError as error:
             report.add(str(path), 0, error.code, str(error))
     report.files = [s.name for s in sources] or [str(p) for p in paths]
-    sizes = [s.path.stat().st_size for s in sources]
-    whole, done = sum(sizes), 0
-    tell = [0]
+    return sources
 
-    def chunks() -> Any:
-        nonlocal done
+
+def stream(
+    sources: Sequence[read.Source], report: Report, options: Options, steps: Steps,
+    progress: Progress | None = None, processes: int = 0, skip: int = 0,
+) -> Iterator[Digest]:
+    """Yield the digests of all chunks in order, each taken into the report.
+
+    The first `skip` chunks are read but not worked on: a resumed run has them already.
+    """  # fmt: skip
+    sizes = [s.path.stat().st_size for s in sources]
+    whole, at = sum(sizes), [0]
+
+    def chunks() -> Iterator[Chunk]:
+        base = 0
         for source, size in zip(sources, sizes, strict=True):
-            base = done
+
+            def tell(n: int, base: int = base) -> None:
+                at[0] = base + n
+
             try:
-                yield from read.chunks(
-                    source, options.encoding,
-                    (lambda n, base=base: tell.__setitem__(0, base + n)) if progress else None,
-                    skip(source) if skip else (0, 1),
-                )  # fmt: skip
+                yield from read.chunks(source, options.encoding, tell)
             except (OSError, read.ReadError, UnicodeError, LookupError) as error:
                 yield Chunk(source.name, 0, 0, issues=[_unreadable(error, options)], last=True)
-            done = base + size
+            base += size
 
-    wanted = workers.processes(whole, processes)
-    for chunk, part in workers.digests(chunks(), options, steps, wanted):
+    todo = islice(chunks(), skip, None)
+    for part in workers.digests(todo, options, steps, workers.processes(whole, processes)):
         absorb(report, part, options)
         if progress:
-            progress(tell[0], whole, report.records)
-        yield chunk, part
+            progress(at[0], whole, report.records)
+        yield part
 
 
-def _unreadable(error: Exception, options: Options) -> Any:
-    from .chunks import Issue
-
+def _unreadable(error: Exception, options: Options) -> Issue:
     if isinstance(error, read.ReadError):
         return Issue(0, error.code, str(error))
     if isinstance(error, LookupError):
@@ -204,8 +209,6 @@ SKIPPABLE = frozenset(
 
 
 def _excuse(report: Report) -> None:
-    from dataclasses import replace
-
     report.findings = [
         replace(f, severity="drop", remedy="left out, as --skip-bad-lines asks") if f.code in SKIPPABLE and f.line else f
         for f in report.findings

@@ -85,29 +85,26 @@ def sha256(path: Path) -> str:
 
 
 def chunks(
-    source: Source, encoding: str = "utf-8", on_bytes: Callable[[int], None] | None = None,
-    start: tuple[int, int] = (0, 1),
+    source: Source, encoding: str = "utf-8", on_bytes: Callable[[int], None] | None = None
 ) -> Iterator[Chunk]:
-    """Yield the chunks of a file; `on_bytes` hears the bytes read from disk so far.
+    """Yield the chunks of a file, always cut at the same places.
 
-    `start` is (byte offset, line) of a chunk seen before: only plain JSON Lines honour it, other
-    kinds begin anew. Problems come as issues in the chunks; OSError passes.
-    """  # fmt: skip
+    `on_bytes` hears the bytes read from disk so far. Problems come as issues in the chunks;
+    OSError, ReadError (a reader that is not installed) and UnicodeError (--encoding) pass.
+    """
     with source.path.open("rb") as disk:
         counted = _Counted(disk, on_bytes)
         if source.kind == "parquet":
             yield from tables.parquet(source.name, disk)
             return
         try:
-            yield from _decompressed(source, counted, encoding, start)
+            yield from _decompressed(source, counted, encoding)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
             issue = Issue(0, "truncated_file", f"the {source.compression} stream ends or breaks early: {error}")
             yield Chunk(source.name, 0, 0, issues=[issue], last=True)
 
 
-def _decompressed(
-    source: Source, counted: "_Counted", encoding: str, start: tuple[int, int]
-) -> Iterator[Chunk]:
+def _decompressed(source: Source, counted: "_Counted", encoding: str) -> Iterator[Chunk]:
     stream: IO[bytes] = cast("IO[bytes]", counted)
     if source.compression == "gz":
         stream = cast("IO[bytes]", gzip.GzipFile(fileobj=stream))
@@ -139,11 +136,7 @@ def _decompressed(
     elif kind == "text":
         yield from tables.paragraphs(source.name, joined)
     elif kind == "jsonl":
-        seekable = not source.compression and not issues and start[0] > 0 and encoding.startswith("utf")
-        if seekable:
-            counted.disk.seek(start[0])
-            joined = _Joined(b"", counted.disk)
-        yield from lines(source.name, joined, *(start if seekable else (0, 1)))
+        yield from lines(source.name, joined)
     else:
         plain_json = source.path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".json")
         yield from arrays.values(source.name, joined, kind, told=not plain_json)
@@ -179,8 +172,9 @@ def _spans_lines(text: str) -> bool:
     return True
 
 
-def lines(file: str, stream: Any, offset: int = 0, line: int = 1) -> Iterator[Chunk]:
+def lines(file: str, stream: Any) -> Iterator[Chunk]:
     """Yield chunks of whole lines from a byte stream, the last one marked."""
+    offset, line = 0, 1
     carry = b""
     ready: Chunk | None = None
     while True:

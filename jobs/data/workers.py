@@ -27,25 +27,22 @@ def processes(total_bytes: int, wanted: int = 0) -> int:
 
 def digests(
     chunks: Iterable[Chunk], options: Options, steps: Steps, workers: int
-) -> Iterator[tuple[Chunk, Digest]]:
-    """Yield (chunk, digest) in the order of the chunks."""
+) -> Iterator[Digest]:
+    """Yield the digests in the order of the chunks."""
     if workers < 2:
         for chunk in chunks:
-            yield chunk, digest(chunk, options, steps)
+            yield digest(chunk, options, steps)
         return
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(workers, mp_context=context) as pool:
-        waiting: deque[tuple[Chunk, Future[Digest]]] = deque()
+        waiting: deque[Future[Digest]] = deque()
         try:
             for chunk in chunks:
-                slim = Chunk(chunk.file, chunk.first_line, chunk.offset, kind=chunk.kind, last=chunk.last)
-                waiting.append((slim, pool.submit(digest, chunk, options, steps)))
+                waiting.append(pool.submit(digest, chunk, options, steps))
                 if len(waiting) >= workers * _AHEAD:
-                    done, future = waiting.popleft()
-                    yield done, future.result()
+                    yield waiting.popleft().result()
             while waiting:
-                done, future = waiting.popleft()
-                yield done, future.result()
+                yield waiting.popleft().result()
         finally:
-            for _, future in waiting:
+            for future in waiting:
                 future.cancel()

@@ -1,0 +1,179 @@
+"""Duplicates: exact by compare form, near by verified Jaccard of word 3-grams; clusters by union-find."""
+
+import json
+from array import array
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+from .digest import normal, whole
+from .minhash import BANDS, jaccard, shingles
+from .records import Record
+from .spill import Rows, Spill
+
+#: Members of a bucket compared with each newcomer. Boilerplate puts thousands of unlike records
+#: into one bucket; the other bands still bring true pairs together.
+_LEADERS = 24
+_CACHED = 6000  # shingle sets in memory, about 10 KB each
+_PART_ROWS = 1_500_000  # keys held in one table at a time: about 200 MB
+
+
+class Clusters:
+    """Union-find over record numbers; the smallest number of a cluster is its root."""
+
+    def __init__(self, n: int) -> None:
+        """Start with every record on its own."""
+        self.parent = array("I", range(n))
+
+    def find(self, i: int) -> int:
+        """Return the root of a record's cluster."""
+        parent = self.parent
+        root = i
+        while parent[root] != root:
+            root = parent[root]
+        while parent[i] != root:
+            parent[i], i = root, parent[i]
+        return root
+
+    def join(self, a: int, b: int) -> None:
+        """Make two clusters one."""
+        a, b = self.find(a), self.find(b)
+        if a != b:
+            self.parent[max(a, b)] = min(a, b)
+
+
+class Shingles:
+    """Shingle sets by record number, the latest few thousand kept."""
+
+    def __init__(self, rows: Rows) -> None:
+        """Read from the spilled rows."""
+        self.rows = rows
+        self.cache: OrderedDict[int, set[int]] = OrderedDict()
+
+    def __getitem__(self, i: int) -> set[int]:
+        found = self.cache.get(i)
+        if found is None:
+            found = self.cache[i] = shingles(plain_of(self.rows[i]))
+            if len(self.cache) > _CACHED:
+                self.cache.popitem(last=False)
+        return found
+
+
+def plain_of(row: bytes) -> str:
+    """Return the compare form of a written row's text."""
+    value = json.loads(row)
+    return normal(whole(Record("", value.get("messages"), value.get("text", ""), "", "", empty_prompt=False)))
+
+
+def same_keys(keys: Iterable[Any], n: int, alive: bytearray) -> Iterator[list[int]]:
+    """Yield the groups of living records with an equal key (a list of at least two, ascending).
+
+    Keys that are false (0, empty) group nothing. Tables are built in parts, so memory is bounded.
+    """
+    parts = n // _PART_ROWS + 1
+    for part in range(parts):
+        first: dict[Any, int] = {}
+        groups: dict[int, list[int]] = {}
+        for i, key in enumerate(keys):
+            if not key or not alive[i] or (parts > 1 and hash(key) % parts != part):
+                continue
+            j = first.setdefault(key, i)
+            if j != i:
+                groups.setdefault(j, [j]).append(i)
+        yield from groups.values()
+
+
+def exact(spill: Spill, alive: bytearray, tell: Callable[[int, int], None]) -> int:
+    """Drop all but the first of equal records from `alive`; `tell` hears (dropped, kept). Return how many."""
+    raw = spill.raw("exact")
+    n = len(raw) // 16
+    dropped = 0
+    keys = _Slices(raw)
+    for group in same_keys(keys, n, alive):
+        for i in group[1:]:
+            alive[i] = 0
+            dropped += 1
+            tell(i, group[0])
+    return dropped
+
+
+class _Slices:
+    """The 16-byte keys in a long byte string, again and again."""
+
+    def __init__(self, raw: bytes) -> None:
+        self.raw = raw
+
+    def __iter__(self) -> Iterator[bytes]:
+        raw = self.raw
+        return (raw[i : i + 16] for i in range(0, len(raw), 16))
+
+
+class Near:
+    """The near-duplicate pass over a spill and its figures."""
+
+    def __init__(self, spill: Spill, threshold: float) -> None:
+        """Take the rows and the threshold of the Jaccard similarity."""
+        self.spill = spill
+        self.threshold = threshold
+        self.rows = spill.rows()
+        self.sets = Shingles(self.rows)
+        self.clusters = Clusters(len(self.rows))
+        self.candidates = 0
+        self.verified = 0
+
+    def run(self, alive: bytearray, progress: Callable[[int], None] | None = None) -> None:
+        """Join every candidate pair that verifies."""
+        n = len(self.rows)
+        refused: set[int] = set()
+        for k in range(BANDS):
+            keys = self.spill.column(f"band{k:02d}")
+            for group in same_keys(keys, n, alive):
+                self._bucket(group, refused)
+            if progress:
+                progress(k + 1)
+
+    def _bucket(self, group: list[int], refused: set[int]) -> None:
+        leaders = [group[0]]
+        find = self.clusters.find
+        for i in group[1:]:
+            root = find(i)
+            if any(find(j) == root for j in leaders):
+                continue
+            for j in leaders:
+                pair = i << 32 | j
+                if pair in refused:
+                    continue
+                self.candidates += 1
+                if jaccard(self.sets[i], self.sets[j]) >= self.threshold:
+                    self.verified += 1
+                    self.clusters.join(i, j)
+                    break
+                if len(refused) < 2_000_000:
+                    refused.add(pair)
+            else:
+                if len(leaders) < _LEADERS:
+                    leaders.append(i)
+
+    def drop(self, alive: bytearray, tell: Callable[[int, int], None]) -> int:
+        """Keep the longest of each cluster and all that are unlike what is kept; return the dropped.
+
+        A chain a~b~c with a unlike c keeps a and c: nothing is dropped but beside a record that
+        verifies with it.
+        """
+        members: dict[int, list[int]] = {}
+        for i in range(len(self.rows)):
+            root = self.clusters.find(i)
+            if root != i and alive[i]:
+                members.setdefault(root, [root]).append(i)
+        dropped = 0
+        for group in members.values():
+            kept: list[int] = []
+            for i in sorted(group, key=lambda i: (-self.rows.length(i), i)):
+                like = next((j for j in kept if jaccard(self.sets[i], self.sets[j]) >= self.threshold), None)
+                if like is None:
+                    kept.append(i)
+                else:
+                    alive[i] = 0
+                    dropped += 1
+                    tell(i, like)
+        return dropped

@@ -1,0 +1,86 @@
+"""A validation file the user brought, held against the training set."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import gate
+from .dedup import plain_of
+from .digest import Steps
+from .gate import Report
+from .minhash import shingles
+from .options import Options
+from .split import Index
+
+#: A larger validation file is not held in memory.
+MAX_ROWS = 50_000
+
+
+@dataclass(slots=True)
+class Held:
+    """The validation records, normalised, with what finds them again."""
+
+    report: Report
+    rows: list[bytes] = field(default_factory=list)
+    places: list[tuple[str, int]] = field(default_factory=list)
+    exact: dict[bytes, int] = field(default_factory=dict)
+    index: Index | None = None
+
+
+def load(paths: Sequence[Path], options: Options) -> Held:
+    """Return the validation records of the paths, checked and normalised like training data.
+
+    Findings stand in `report`. At most MAX_ROWS records are taken.
+    """
+    held = Held(Report())
+    steps = Steps(keep_rows=True, pii=options.with_pii, lengths=False)
+    sources = gate.sources_of(paths, held.report)
+    sets: list[tuple[int, set[int]]] = []
+    for part in gate.stream(sources, held.report, options, steps, processes=1):
+        for row, line, exact in zip(part.rows, part.lines, part.exact, strict=True):
+            if len(held.rows) < MAX_ROWS:
+                held.exact.setdefault(exact, len(held.rows))
+                sets.append((len(held.rows), shingles(plain_of(row))))
+                held.rows.append(row)
+                held.places.append((part.file, line))
+    gate.conclude(held.report, options)
+    held.index = Index(sets, options.near_threshold)
+    return held
+
+
+def compare(held: Held, train: Iterator[tuple[str, int, bytes, bytes]], report: Report) -> int:
+    """Add a split_leak finding for each validation record with an equal or near one in `train`.
+
+    `train` yields (file, line, row, exact key). Returns how many validation records leak.
+    """
+    leaking: set[int] = set()
+    for file, line, row, exact in train:
+        twin = held.exact.get(exact)
+        found = [(twin, 1.0)] if twin is not None else []
+        if held.index is not None:
+            found += held.index.neighbours(shingles(plain_of(row)))
+        for number, alike in found:
+            if number in leaking:
+                continue
+            leaking.add(number)
+            where = held.places[number]
+            what = "equals" if alike == 1.0 else f"is {alike:.0%} like"
+            report.add(where[0], where[1], "split_leak", f"this validation record {what} {file} line {line} of the training set")
+    return len(leaking)
+
+
+def check(train: Sequence[Path], validation: Sequence[Path], options: Options, report: Report) -> int:
+    """Hold a validation file against training files; findings go to the report. Return the leaks."""
+    held = load(validation, options)
+    report.findings += held.report.findings
+    report.counts.update(held.report.counts)
+
+    def rows() -> Iterator[tuple[str, int, bytes, bytes]]:
+        quiet = Report()
+        sources = gate.sources_of(train, quiet)
+        steps = Steps(keep_rows=True, lengths=False)
+        for part in gate.stream(sources, quiet, options, steps):
+            for row, line, exact in zip(part.rows, part.lines, part.exact, strict=True):
+                yield part.file, line, row, exact
+
+    return compare(held, rows(), report)
