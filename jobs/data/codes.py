@@ -14,6 +14,7 @@ MAX_DROPPED_SHARE = 0.5
 
 CODES: dict[str, tuple[Severity, str]] = {
     # reading
+    "job_file": ("error", "mend the job file; `gpujob init` writes a good one"),
     "missing_file": ("error", "correct the path; it is relative to the job file"),
     "empty_file": ("error", "the file holds no record; export it again"),
     "unsupported_file": ("error", "use .jsonl, .json, .csv, .tsv, .parquet, .txt, each also as .gz or .zst"),

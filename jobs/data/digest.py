@@ -33,6 +33,7 @@ class Digest:
     kinds: dict[str, list[int]] = field(default_factory=dict)  # kind -> [count, first line]
     turns: Counter[int] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)  # records with: system, tools
     pii: Counter[str] = field(default_factory=Counter)
     pii_lines: list[tuple[int, str, str]] = field(default_factory=list)  # line, type, rule
     lengths: Lengths = field(default_factory=Lengths)
@@ -108,6 +109,9 @@ def _digest(chunk: Chunk, options: Options, steps: Steps) -> Digest:
         for _, record in kept:
             out.turns[sum(m["role"] in ("user", "assistant") for m in record.messages or ())] += 1
             out.languages[language(_sample(record))] += 1
+            if record.messages:
+                out.features["system"] += record.messages[0]["role"] == "system"
+                out.features["tools"] += any("tool_calls" in m for m in record.messages)
     if steps.keep_rows or steps.exact:
         _keep(kept, options, steps, out)
     return out

@@ -29,6 +29,7 @@ class Report:
     kinds: dict[str, tuple[int, str, int]] = field(default_factory=dict)  # kind -> count, file, line
     turns: Counter[int] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
+    features: Counter[str] = field(default_factory=Counter)
     pii: Counter[str] = field(default_factory=Counter)
     lengths: Lengths = field(default_factory=Lengths)
     duplicates: int | None = None
@@ -62,6 +63,7 @@ class Report:
             "findings": [f.as_dict() for f in self.findings],
             "exact_duplicates": self.duplicates,
             "turns": dict(sorted(self.turns.items())),
+            "features": dict(+self.features),
             "languages": dict(self.languages.most_common()),
             "personal_data": {"scanned": self.pii_checked, "types": dict(self.pii.most_common())},
         }
@@ -162,6 +164,7 @@ def absorb(report: Report, part: Digest, options: Options) -> None:
         report.kinds[kind] = (known[0] + count, *known[1:]) if known else (count, part.file, line)
     report.turns.update(part.turns)
     report.languages.update(part.languages)
+    report.features.update(part.features)
     report.pii.update(part.pii)
     report.lengths.extend(part.lengths)
     report.lengths.how = part.lengths.how if part.lengths.total else report.lengths.how

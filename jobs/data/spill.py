@@ -112,7 +112,7 @@ class Spill:
         for k in range(BANDS if part.bands else 0):
             write[f"band{k:02d}"].write(part.bands[k::BANDS].tobytes())
         for line, action, code in part.changes:
-            note = {"file": part.file, "line": line, "action": action, "code": code}
+            note = {"file": Path(part.file).name, "line": line, "action": action, "code": code}
             write["changes"].write((json.dumps(note, ensure_ascii=False) + "\n").encode())
         for file in write.values():
             file.flush()
@@ -176,7 +176,7 @@ def _kept(part: Digest) -> dict[str, Any]:
     """Return what the report needs of a digest, as JSON."""
     return {
         "file": part.file, "records": part.records, "dropped": part.dropped, "kinds": part.kinds,
-        "counts": part.counts, "turns": list(part.turns.items()), "languages": part.languages, "pii": part.pii,
+        "counts": part.counts, "turns": list(part.turns.items()), "languages": part.languages, "pii": part.pii, "features": part.features,
         "pii_lines": part.pii_lines, "how": part.lengths.how,
         "findings": [[f.line, f.code, f.severity, f.message, f.remedy, f.column] for f in part.findings],
     }  # fmt: skip
@@ -186,7 +186,7 @@ def _revived(kept: dict[str, Any]) -> Digest:
     out = Digest(kept["file"], kept["records"], kept["dropped"])
     out.findings = [Finding(kept["file"], *row) for row in kept["findings"]]
     out.kinds = kept["kinds"]
-    for name in ("counts", "languages", "pii"):
+    for name in ("counts", "languages", "pii", "features"):
         setattr(out, name, Counter(kept[name]))
     out.turns = Counter(dict(kept["turns"]))
     out.pii_lines = [tuple(row) for row in kept["pii_lines"]]

@@ -9,6 +9,9 @@ from .spans import Span
 from .text import key
 
 _IBAN = re.compile(r"[A-Za-z]{2}[ \-]?[0-9]{2}(?:[ \-.]{0,2}[A-Za-z0-9]){11,30}")
+_GROUPED = re.compile(
+    r"[A-Za-z0-9]+$|[A-Za-z]{2}[ \-]?[0-9]{2}(?:(?:[ \-.][A-Za-z0-9]{4})+(?:[ \-.][A-Za-z0-9]{1,4})?|[ \-][A-Za-z0-9]+)$"
+)
 _ALNUM = re.compile(
     r"(?<![A-Za-z0-9])(?:"
     r"(?P<nino>[A-Za-z]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-Da-d])"
@@ -60,9 +63,12 @@ def _iban(text: str, found: re.Match[str]) -> Iterator[Span]:
                 break
     if len(code) != length or (end < len(text) and text[end].isascii() and text[end].isalnum()):
         return
+    told = cues.has("iban", _left(text, start))
+    if not told and not _GROUPED.match(text[start:end]):
+        return  # words and numbers that happen to add up
     if check.iban(code.upper()):
         yield Span(start, end, "IBAN", "mod97")
-    elif code[4:8].isdigit() and cues.has("iban", _left(text, start)):
+    elif told and code[4:8].isdigit():
         yield Span(start, end, "IBAN", "cue", weak=True)
 
 

@@ -1,0 +1,65 @@
+"""Data sets of the Hugging Face hub, fetched file by file over its plain HTTP addresses.
+
+`hf://datasets/OWNER/NAME[@REVISION]/PATH/TO/FILE`. HF_ENDPOINT names another hub, HF_TOKEN is
+sent to that host only.
+"""
+
+from __future__ import annotations
+
+import http.client
+import os
+import re
+import urllib.error
+import urllib.parse
+import urllib.request
+from pathlib import Path
+
+_ADDRESS = re.compile(r"hf://datasets/(?P<repo>[\w.-]+/[\w.-]+?)(?:@(?P<revision>[\w./-]+?))?/(?P<path>[^@]+)$")
+_DEFAULT_HUB = "https://huggingface.co"
+_TIMEOUT_S = 30
+_BLOCK = 1 << 20
+
+
+class HubError(Exception):
+    """A hub file that cannot be had, in words for the user."""
+
+
+def bring(address: str, cache: Path) -> Path:
+    """Return the local copy of a hub file, fetched unless it is there already; n network calls.
+
+    Raises HubError with the cause and what to do.
+    """
+    found = _ADDRESS.match(address)
+    if not found or ".." in found["path"].split("/"):
+        raise HubError(f"{address}: write it as hf://datasets/OWNER/NAME/FILE or .../NAME@REVISION/FILE")
+    revision = found["revision"] or "main"
+    target = cache / found["repo"].replace("/", "--") / revision.replace("/", "--") / found["path"]
+    if target.is_file() and revision != "main":
+        return target
+    hub = os.environ.get("HF_ENDPOINT", _DEFAULT_HUB).rstrip("/")
+    path = urllib.parse.quote(found["path"])
+    url = f"{hub}/datasets/{found['repo']}/resolve/{urllib.parse.quote(revision, safe='')}/{path}"
+    if not url.startswith(("https://", "http://")):
+        raise HubError(f"HF_ENDPOINT {hub}: not an http address")
+    request = urllib.request.Request(url)  # noqa: S310 - the scheme was checked above
+    token = os.environ.get("HF_TOKEN")
+    if token:
+        request.add_unredirected_header("Authorization", f"Bearer {token}")
+    target.parent.mkdir(parents=True, exist_ok=True)
+    part = target.with_name(target.name + ".part")
+    try:
+        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer, part.open("wb") as file:  # noqa: S310
+            expected = int(answer.headers.get("Content-Length") or -1)
+            size = 0
+            while block := answer.read(_BLOCK):
+                size += file.write(block)
+            if expected >= 0 and size != expected:
+                raise HubError(f"{address}: {size:,} of {expected:,} bytes came; try again")
+    except urllib.error.HTTPError as error:
+        what = {401: "the set is gated or private: set HF_TOKEN", 403: "no access: accept its terms on the hub",
+                404: "no such file there"}.get(error.code, f"the hub answered {error.code}")  # fmt: skip
+        raise HubError(f"{address}: {what}") from error
+    except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
+        raise HubError(f"{address}: the hub cannot be reached ({getattr(error, 'reason', error)})") from error
+    part.replace(target)
+    return target
