@@ -118,9 +118,12 @@ def measure(name, path, queue):
         records = found.records
         planted = json.loads(pathlib.Path(f"{path}.pairs.json").read_text())
         same = lambda a, b: found.find(a) == found.find(b)  # noqa: E731
+        real = [(a, b) for a, b in planted["near"] if found.alike(a, b) >= 0.6]
         notes = {
             "planted": len(planted["near"]),
+            "planted_over_0.6": len(real),
             "found": sum(same(a, b) for a, b in planted["near"]),
+            "found_share": round(sum(same(a, b) for a, b in real) / len(real), 4),
             "verified_pairs": found.verified,
             "candidates": found.candidates,
         }
@@ -131,7 +134,7 @@ def measure(name, path, queue):
         notes = {"duplicates": report.duplicates, "pii": sum(report.pii.values())}
     used = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
-    queue.put((records, used, peak, notes))
+    queue.send((records, used, peak, notes))
 
 
 measure.tokenizer = ""
@@ -139,12 +142,25 @@ measure.tokenizer = ""
 
 def run(path, steps, tokenizer, as_json):
     results = {}
+    began, count = time.process_time(), 0
+    with open(path, encoding="utf-8") as file:
+        for line in file:
+            json.loads(line)
+            count += 1
+    used = time.process_time() - began
+    results["json.loads alone"] = {"per_cpu_second": round(count / used)}
+    if not as_json:
+        print(f"json.loads alone {count / used:,.0f} records/CPU-s: the machine's own pace in this run")
     for name in steps:
         measure.tokenizer = tokenizer
-        queue = multiprocessing.get_context("fork").Queue()
-        child = multiprocessing.get_context("fork").Process(target=measure, args=(name, path, queue))
+        here, there = multiprocessing.get_context("fork").Pipe()
+        child = multiprocessing.get_context("fork").Process(target=measure, args=(name, path, there))
         child.start()
-        records, used, peak, notes = queue.get()
+        there.close()
+        try:
+            records, used, peak, notes = here.recv()
+        except EOFError:
+            sys.exit(f"the step {name} failed; see above")
         child.join()
         results[name] = {
             "records": records, "cpu_seconds": round(used, 2), "per_cpu_second": round(records / used),

@@ -2,19 +2,17 @@
 
 import json
 from array import array
-from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from .digest import normal, whole
-from .minhash import BANDS, jaccard, shingles
+from .minhash import BANDS, BINS, alike, jaccard, least_alike
 from .records import Record
-from .spill import Rows, Spill
+from .spill import Spill
 
 #: Members of a bucket compared with each newcomer. Boilerplate puts thousands of unlike records
 #: into one bucket; the other bands still bring true pairs together.
 _LEADERS = 24
-_CACHED = 6000  # shingle sets in memory, about 10 KB each
 _PART_ROWS = 1_500_000  # keys held in one table at a time: about 200 MB
 
 
@@ -40,23 +38,6 @@ class Clusters:
         a, b = self.find(a), self.find(b)
         if a != b:
             self.parent[max(a, b)] = min(a, b)
-
-
-class Shingles:
-    """Shingle sets by record number, the latest few thousand kept."""
-
-    def __init__(self, rows: Rows) -> None:
-        """Read from the spilled rows."""
-        self.rows = rows
-        self.cache: OrderedDict[int, set[int]] = OrderedDict()
-
-    def __getitem__(self, i: int) -> set[int]:
-        found = self.cache.get(i)
-        if found is None:
-            found = self.cache[i] = shingles(plain_of(self.rows[i]))
-            if len(self.cache) > _CACHED:
-                self.cache.popitem(last=False)
-        return found
 
 
 def plain_of(row: bytes) -> str:
@@ -116,7 +97,9 @@ class Near:
         self.spill = spill
         self.threshold = threshold
         self.rows = spill.rows()
-        self.sets = Shingles(self.rows)
+        self.sketches = spill.raw("sketches")
+        self.least = least_alike(threshold)
+        self.sets = spill.shingles()
         self.clusters = Clusters(len(self.rows))
         self.candidates = 0
         self.verified = 0
@@ -133,13 +116,15 @@ class Near:
                 progress(k + 1)
 
     def _bucket(self, group: list[int], refused: set[int]) -> None:
-        leaders = [group[0]]
-        find = self.clusters.find
+        raw, least, find = self.sketches, self.least, self.clusters.find
+        leaders = [(group[0], raw[BINS * group[0] : BINS * group[0] + BINS])]
         for i in group[1:]:
-            root = find(i)
-            if any(find(j) == root for j in leaders):
-                continue
-            for j in leaders:
+            mine = raw[BINS * i : BINS * i + BINS]
+            for j, other in leaders:
+                if alike(mine, other) < least:
+                    continue
+                if find(i) == find(j):
+                    break
                 pair = i << 32 | j
                 if pair in refused:
                     continue
@@ -152,7 +137,7 @@ class Near:
                     refused.add(pair)
             else:
                 if len(leaders) < _LEADERS:
-                    leaders.append(i)
+                    leaders.append((i, mine))
 
     def drop(self, alive: bytearray, tell: Callable[[int, int], None]) -> int:
         """Keep the longest of each cluster and all that are unlike what is kept; return the dropped.

@@ -44,6 +44,9 @@ class Digest:
     prompts: Any = field(default_factory=lambda: array("Q"))
     groups: Any = field(default_factory=lambda: array("Q"))
     bands: Any = field(default_factory=lambda: array("q"))   # minhash.BANDS a record
+    shingles: Any = field(default_factory=lambda: array("I"))  # of all records, end to end
+    shingle_counts: Any = field(default_factory=lambda: array("I"))
+    sketches: list[bytes] = field(default_factory=list)   # minhash.BINS bytes a record
     changes: list[tuple[int, str, str]] = field(default_factory=list)  # line, action, code
 
 
@@ -195,8 +198,14 @@ def _keep(kept: list[tuple[int, Record]], options: Options, steps: Steps, out: D
             out.rows.append((record.as_json() + "\n").encode())
             out.prompts.append(_short_hash(normal(_prompt(record))))
             out.groups.append(_short_hash(record.group) if record.group else 0)
+        if steps.near or steps.keep_rows:
+            found = minhash.shingles(plain)
+            out.shingles.extend(found)
+            out.shingle_counts.append(len(found))
         if steps.near:
-            out.bands.extend(minhash.bands(plain))
+            keys, sketch = minhash.sketch(found)
+            out.bands.extend(keys)
+            out.sketches.append(sketch)
 
 
 def _digest16(plain: str) -> bytes:

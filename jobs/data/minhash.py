@@ -42,20 +42,31 @@ def shingles(plain: str) -> set[int]:
     }
 
 
-def bands(plain: str) -> list[int]:
-    """Return BANDS signed 64-bit keys of a text in compare form; all zero for a short one.
+def sketch(found: set[int]) -> tuple[list[int], bytes]:
+    """Return (BANDS signed 64-bit keys, BINS bytes) of a text's shingles; zeros for none.
 
-    The keys are hash() of tuples of ints, which unlike that of texts is the same in every process.
+    Equal keys make candidates; the share of equal bytes estimates the similarity before the
+    texts are read. The keys are hash() of tuples of ints, which unlike that of texts is the same
+    in every process.
     """
-    found = shingles(plain)
     if not found:
-        return [0] * BANDS
+        return [0] * BANDS, bytes(BINS)
     bins = {h % BINS: h for h in sorted(found, reverse=True)}  # the smallest hash of each bin wins
-    # An empty bin agrees with an empty bin; a text with many of them borrows from its neighbours.
     row = list(map(bins.get, _INDEX, _ZEROS))
-    if len(bins) < BINS * 2 // 3:
+    if len(bins) < BINS:
         row = _densified(row)
-    return list(map(hash, zip(row[::3], row[1::3], row[2::3], strict=True)))
+    keys = list(map(hash, zip(row[::3], row[1::3], row[2::3], strict=True)))
+    return keys, bytes([h >> 6 & 255 for h in row])
+
+
+def alike(a: bytes, b: bytes) -> int:
+    """Return how many of the BINS bytes of two sketches agree."""
+    return (int.from_bytes(a) ^ int.from_bytes(b)).to_bytes(BINS).count(0)
+
+
+def least_alike(threshold: float) -> int:
+    """Return the agreement below which a pair is not worth reading: three standard deviations."""
+    return int(BINS * threshold - 3 * (BINS * threshold * (1 - threshold)) ** 0.5)
 
 
 def _densified(row: list[int]) -> list[int]:

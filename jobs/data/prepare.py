@@ -12,10 +12,10 @@ from pathlib import Path
 from typing import Any
 
 from . import codes, gate, leakcheck, output, read, split
-from .dedup import Clusters, Near, exact, plain_of, same_keys
+from .dedup import Clusters, Near, exact, same_keys
 from .digest import EMPTY_PROMPT, NOTHING_TO_LEARN, SHORT, Steps
 from .gate import Progress, Report
-from .minhash import shingles
+from .minhash import jaccard
 from .options import Options
 from .spill import Spill
 
@@ -178,18 +178,16 @@ def _split(run: _Run, stage: Stage | None) -> tuple[set[int], dict[str, Any]]:
     held = split.choose(run.clusters, run.spill.raw("exact"), run.alive, run.options.validation, run.options.seed)
     if run.options.validation > 0 and not held and sum(run.alive) >= 20:
         run.report.add(run.report.files[0], 0, "no_validation", "no cluster is small enough to be held out")
-    rows = run.spill.rows()
+    shingles = run.spill.shingles()
     back: set[int] = set()
-    pairs = 0
     while held:
-        sets = [(i, shingles(plain_of(rows[i]))) for i in sorted(held)]
+        sets = [(i, shingles[i]) for i in sorted(held)]
         index = split.Index(sets, run.options.near_threshold)
         again: set[int] = set()
         for seen, i in enumerate(i for i in range(n) if run.alive[i] and i not in held):
             if stage and seen % 5000 == 0:
                 stage("proving the split", seen, n)
-            pairs += 1
-            again.update(number for number, _ in index.neighbours(shingles(plain_of(rows[i]))))
+            again.update(number for number, _ in index.neighbours(shingles[i]))
         if not again:
             break
         moved = {run.clusters.find(i) for i in again}
@@ -236,6 +234,7 @@ class NearFigures:
     candidates: int
     verified: int
     find: Callable[[int], int]
+    alike: Callable[[int, int], float]
 
 
 def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigures:
@@ -246,4 +245,5 @@ def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigu
     digest_all(sources, options, spill, report, None, 1)
     near = Near(spill, options.near_threshold)
     near.run(bytearray(b"\x01") * report.kept)
-    return NearFigures(report.records, near.candidates, near.verified, near.clusters.find)
+    return NearFigures(report.records, near.candidates, near.verified, near.clusters.find,
+        lambda a, b: jaccard(near.sets[a], near.sets[b]))

@@ -11,6 +11,7 @@ import os
 import shutil
 from array import array
 from collections import Counter
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -21,9 +22,10 @@ from .minhash import BANDS
 
 _COLUMNS = {
     "offsets": "Q", "files": "I", "lines": "Q", "flags": "B", "prompts": "Q", "groups": "Q", "lengths": "I",
+    "shingle_counts": "I",
     **{f"band{k:02d}": "q" for k in range(BANDS)},
 }  # fmt: skip
-_RAW = ("rows", "exact", "changes")
+_RAW = ("rows", "exact", "sketches", "shingles", "changes")
 
 
 class BusyError(Exception):
@@ -103,6 +105,9 @@ class Spill:
         write["lines"].write(part.lines.tobytes())
         write["flags"].write(part.flags.tobytes())
         write["exact"].write(b"".join(part.exact))
+        write["sketches"].write(b"".join(part.sketches))
+        write["shingles"].write(part.shingles.tobytes())
+        write["shingle_counts"].write(part.shingle_counts.tobytes())
         write["prompts"].write(part.prompts.tobytes())
         write["groups"].write(part.groups.tobytes())
         lengths = array("I")
@@ -134,6 +139,10 @@ class Spill:
     def rows(self) -> "Rows":
         """Return the records by number."""
         return Rows(self.folder / "rows", self.column("offsets"))
+
+    def shingles(self) -> "Shingles":
+        """Return the shingle sets by record number."""
+        return Shingles(self.folder / "shingles", self.column("shingle_counts"))
 
     def all_lengths(self, how: str) -> Lengths:
         """Return the lengths of all kept records."""
@@ -170,6 +179,26 @@ class Rows:
         """Return the bytes of a row."""
         end = self.offsets[i + 1] if i + 1 < len(self.offsets) else self.size
         return int(end - self.offsets[i])
+
+
+class Shingles:
+    """The spilled shingle sets, read where they lie."""
+
+    def __init__(self, path: Path, counts: Any) -> None:
+        """Map the file; an empty one is fine."""
+        self.ends = array("Q", accumulate(counts))
+        self.file = path.open("rb")
+        size = path.stat().st_size
+        self.map = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+
+    def __len__(self) -> int:
+        return len(self.ends)
+
+    def __getitem__(self, i: int) -> set[int]:
+        start = self.ends[i - 1] if i else 0
+        found = array("I")
+        found.frombytes(self.map[start * 4 : self.ends[i] * 4])
+        return set(found)
 
 
 def _kept(part: Digest) -> dict[str, Any]:
