@@ -27,7 +27,11 @@ _SYLLABLES = {
     "ar": "ال من في على م ت ي ن كت عل سم قو در بي ها وا را لا جد شر حس نا مر كا تو هي سا فر مت عا".split(),
 }  # fmt: skip
 _PERSONAL = {
-    "en": (" Call me on +44 7911 123456.", " My mail is jane.roe@example.org.", " Card 4453 3314 7893 2885 please."),
+    "en": (
+        " Call me on +44 7911 123456.",
+        " My mail is jane.roe@example.org.",
+        " Card 4453 3314 7893 2885 please.",
+    ),
     "tr": (" Numaram 0532 123 45 67.", " TC kimlik 78414122526.", " E-posta ayse@ornek.example."),
     "ar": (" رقم الجوال 0551234567.", " هويتي 1441763651.", " بريدي sara@example.sa."),
 }
@@ -41,7 +45,11 @@ def vocabulary(rng, language, size=4000):
 def text(rng, words, count):
     out = []
     for i in range(count):
-        word = words[min(int(rng.paretovariate(0.8)) - 1, len(words) - 1)] if rng.random() < 0.5 else rng.choice(words)
+        word = (
+            words[min(int(rng.paretovariate(0.8)) - 1, len(words) - 1)]
+            if rng.random() < 0.5
+            else rng.choice(words)
+        )
         out.append(word.capitalize() if i % 14 == 0 else word)
         if i % 14 == 13:
             out[-1] += "."
@@ -107,14 +115,20 @@ def measure(name, path, queue):
         from jobs.data import prepare
 
         with tempfile.TemporaryDirectory() as folder:
-            result = prepare.prepare([pathlib.Path(path)], pathlib.Path(folder) / "out", Options(), processes=1)
+            result = prepare.prepare(
+                [pathlib.Path(path)], pathlib.Path(folder) / "out", Options(), processes=1
+            )
             records = result.report.records
-            notes = {k: result.manifest["counts"][k] for k in ("train", "validation", "near_duplicates")}
+            notes = {
+                k: result.manifest["counts"][k] for k in ("train", "validation", "near_duplicates")
+            }
     elif name == "near":
         from jobs.data import prepare
 
         with tempfile.TemporaryDirectory() as folder:
-            found = prepare.near_only([pathlib.Path(path)], pathlib.Path(folder), Options(with_pii=False))
+            found = prepare.near_only(
+                [pathlib.Path(path)], pathlib.Path(folder), Options(validation=0)
+            )
         records = found.records
         planted = json.loads(pathlib.Path(f"{path}.pairs.json").read_text())
         same = lambda a, b: found.find(a) == found.find(b)  # noqa: E731
@@ -150,11 +164,15 @@ def run(path, steps, tokenizer, as_json):
     used = time.process_time() - began
     results["json.loads alone"] = {"per_cpu_second": round(count / used)}
     if not as_json:
-        print(f"json.loads alone {count / used:,.0f} records/CPU-s: the machine's own pace in this run")
+        print(
+            f"json.loads alone {count / used:,.0f} records/CPU-s: the machine's own pace in this run"
+        )
     for name in steps:
         measure.tokenizer = tokenizer
         here, there = multiprocessing.get_context("fork").Pipe()
-        child = multiprocessing.get_context("fork").Process(target=measure, args=(name, path, there))
+        child = multiprocessing.get_context("fork").Process(
+            target=measure, args=(name, path, there)
+        )
         child.start()
         there.close()
         try:
@@ -167,7 +185,10 @@ def run(path, steps, tokenizer, as_json):
             "peak_mib": round(peak), **notes,
         }  # fmt: skip
         if not as_json:
-            print(f"{name:9} {records / used:>9,.0f} records/CPU-s  {used:6.1f} s  {peak:5.0f} MiB  {notes}", flush=True)
+            print(
+                f"{name:9} {records / used:>9,.0f} records/CPU-s  {used:6.1f} s  {peak:5.0f} MiB  {notes}",
+                flush=True,
+            )
     if as_json:
         print(json.dumps(results))
 
@@ -182,7 +203,9 @@ def main():
     go = commands.add_parser("run")
     go.add_argument("file")
     go.add_argument("--steps", default="read,lengths,exact,near,pii,prepare")
-    go.add_argument("--tokenizer", default="", help="folder with tokenizer.json, for the step `tokens`")
+    go.add_argument(
+        "--tokenizer", default="", help="folder with tokenizer.json, for the step `tokens`"
+    )
     go.add_argument("--json", action="store_true")
     args = parser.parse_args()
     if args.command == "generate":

@@ -71,7 +71,9 @@ def score(lines, settings):
                 if span["type"] in STRUCTURED:
                     by_language[line.get("lang", "?")][column] += 1
                 if column:
-                    notes.append((("", "missed", "wrong")[column], line.get("id"), span, line["text"]))
+                    notes.append(
+                        (("", "missed", "wrong")[column], line.get("id"), span, line["text"])
+                    )
     structured = [sum(counts[t][i] for t in STRUCTURED) for i in range(3)]
     return {
         "structured": figures(*structured),
@@ -104,7 +106,9 @@ def main():
         print(f"{name:14}{cells[0]:>10}{cells[1]:>8}{row['n']:>5}{row['found']:>7}")
     if args.misses:
         for what, number, span, text in notes:
-            print(f"{what} {span['type']} {span.get('rule', '')} [{span['text']}] line {number}: {text}")
+            print(
+                f"{what} {span['type']} {span.get('rule', '')} [{span['text']}] line {number}: {text}"
+            )
 
 
 if __name__ == "__main__":

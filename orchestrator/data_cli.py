@@ -12,25 +12,58 @@ from jobs.data import exits
 if TYPE_CHECKING:
     from jobs.data.options import Options
 
-data_app = typer.Typer(no_args_is_help=True, help="Check, clean and measure training data before anything is rented.")
+data_app = typer.Typer(
+    no_args_is_help=True, help="Check, clean and measure training data before anything is rented."
+)
 
-_Files = Annotated[list[Path], typer.Argument(help="Data files or folders, a job file, or hf://datasets/...")]
+_Files = Annotated[
+    list[Path], typer.Argument(help="Data files or folders, a job file, or hf://datasets/...")
+]
 _Json = Annotated[bool, typer.Option("--json", help="Print one JSON document.")]
 _Length = Annotated[int, typer.Option("--sequence-len", min=0, help="Tokens; 0 = not chosen yet.")]
-_Long = Annotated[str, typer.Option("--long", help="What happens to longer records: drop or truncate.")]
-_Tokenizer = Annotated[str, typer.Option("--tokenizer", help="Folder with tokenizer.json, for exact lengths.")]
-_Template = Annotated[str, typer.Option("--chat-template", help="chatml, a file, or a name known to Axolotl.")]
-_Map = Annotated[list[str] | None, typer.Option("--map", help="Column as OURS=THEIRS, e.g. instruction=soru.")]
-_Role = Annotated[list[str] | None, typer.Option("--role", help="Speaker as THEIRS=OURS, e.g. agent=assistant.")]
-_To = Annotated[str, typer.Option("--to", help="chat: mixed kinds become messages; chosen: keep the chosen answers.")]
-_Fix = Annotated[bool, typer.Option("--fix", help="Repair what is safe: join turns, move system turns.")]
-_Skip = Annotated[bool, typer.Option("--skip-bad-lines", help="Leave out lines that cannot be used.")]
-_Encoding = Annotated[str, typer.Option("--encoding", help="Of the input: utf-8, cp1254, cp1256, utf-16 ...")]
-_Regions = Annotated[str, typer.Option("--pii-regions", help="Countries whose national phone numbers count.")]
-_Terms = Annotated[Path | None, typer.Option("--pii-terms", help="Your own list of names and terms, one a line.")]
+_Long = Annotated[
+    str, typer.Option("--long", help="What happens to longer records: drop or truncate.")
+]
+_Tokenizer = Annotated[
+    str, typer.Option("--tokenizer", help="Folder with tokenizer.json, for exact lengths.")
+]
+_Template = Annotated[
+    str, typer.Option("--chat-template", help="chatml, a file, or a name known to Axolotl.")
+]
+_Map = Annotated[
+    list[str] | None, typer.Option("--map", help="Column as OURS=THEIRS, e.g. instruction=soru.")
+]
+_Role = Annotated[
+    list[str] | None, typer.Option("--role", help="Speaker as THEIRS=OURS, e.g. agent=assistant.")
+]
+_To = Annotated[
+    str,
+    typer.Option(
+        "--to", help="chat: mixed kinds become messages; chosen: keep the chosen answers."
+    ),
+]
+_Fix = Annotated[
+    bool, typer.Option("--fix", help="Repair what is safe: join turns, move system turns.")
+]
+_Skip = Annotated[
+    bool, typer.Option("--skip-bad-lines", help="Leave out lines that cannot be used.")
+]
+_Encoding = Annotated[
+    str, typer.Option("--encoding", help="Of the input: utf-8, cp1254, cp1256, utf-16 ...")
+]
+_Regions = Annotated[
+    str, typer.Option("--pii-regions", help="Countries whose national phone numbers count.")
+]
+_Terms = Annotated[
+    Path | None, typer.Option("--pii-terms", help="Your own list of names and terms, one a line.")
+]
 _Pii = Annotated[bool, typer.Option("--pii/--no-pii", help="Scan for personal data and secrets.")]
-_Validation = Annotated[list[Path] | None, typer.Option("--validation", help="A validation file of your own.")]
-_Processes = Annotated[int, typer.Option("--processes", min=0, help="0 = as many as there are free cores.")]
+_Validation = Annotated[
+    list[Path] | None, typer.Option("--validation", help="A validation file of your own.")
+]
+_Processes = Annotated[
+    int, typer.Option("--processes", min=0, help="0 = as many as there are free cores.")
+]
 
 
 def _options(**given: Any) -> Options:
@@ -76,10 +109,23 @@ def _usage(message: str) -> None:
 
 @data_app.command()
 def check(
-    files: _Files, as_json: _Json = False, sequence_len: _Length = 0, long: _Long = "drop", tokenizer: _Tokenizer = "",
-    chat_template: _Template = "", columns: _Map = None, roles: _Role = None, to: _To = "", fix: _Fix = False,
-    skip_bad_lines: _Skip = False, encoding: _Encoding = "utf-8", regions: _Regions = "TR,SA,AE,EG,US,GB",
-    terms: _Terms = None, pii: _Pii = True, validation: _Validation = None, processes: _Processes = 0,
+    files: _Files,
+    as_json: _Json = False,
+    sequence_len: _Length = 0,
+    long: _Long = "drop",
+    tokenizer: _Tokenizer = "",
+    chat_template: _Template = "",
+    columns: _Map = None,
+    roles: _Role = None,
+    to: _To = "",
+    fix: _Fix = False,
+    skip_bad_lines: _Skip = False,
+    encoding: _Encoding = "utf-8",
+    regions: _Regions = "TR,SA,AE,EG,US,GB",
+    terms: _Terms = None,
+    pii: _Pii = True,
+    validation: _Validation = None,
+    processes: _Processes = 0,
 ) -> None:
     """Say what is wrong with the data; exit 6 when it is refused, 0 otherwise."""  # fmt: skip
     from orchestrator.data_run import run_check
@@ -95,8 +141,14 @@ def check(
 
 @data_app.command()
 def stats(
-    files: _Files, as_json: _Json = False, sequence_len: _Length = 0, tokenizer: _Tokenizer = "",
-    chat_template: _Template = "", columns: _Map = None, roles: _Role = None, encoding: _Encoding = "utf-8",
+    files: _Files,
+    as_json: _Json = False,
+    sequence_len: _Length = 0,
+    tokenizer: _Tokenizer = "",
+    chat_template: _Template = "",
+    columns: _Map = None,
+    roles: _Role = None,
+    encoding: _Encoding = "utf-8",
     processes: _Processes = 0,
 ) -> None:
     """Show lengths with the advice table, languages, turns and duplicates; exit 0 if it could read."""  # fmt: skip
@@ -113,19 +165,43 @@ def stats(
 @data_app.command()
 def prepare(
     files: _Files,
-    out: Annotated[Path, typer.Option("--out", "-o", help="Folder for the cleaned set and its manifest.")],
-    as_json: _Json = False, mask: Annotated[bool, typer.Option("--mask", help="Replace personal data by placeholders.")] = False,
-    exact: Annotated[bool, typer.Option("--exact/--no-exact", help="Leave out exact copies.")] = True,
+    out: Annotated[
+        Path, typer.Option("--out", "-o", help="Folder for the cleaned set and its manifest.")
+    ],
+    as_json: _Json = False,
+    mask: Annotated[
+        bool, typer.Option("--mask", help="Replace personal data by placeholders.")
+    ] = False,
+    exact: Annotated[
+        bool, typer.Option("--exact/--no-exact", help="Leave out exact copies.")
+    ] = True,
     near: Annotated[bool, typer.Option("--near/--no-near", help="Leave out near copies.")] = True,
-    near_threshold: Annotated[float, typer.Option(min=0.3, max=1.0, help="Share of word 3-grams in common.")] = 0.6,
+    near_threshold: Annotated[
+        float, typer.Option(min=0.3, max=1.0, help="Share of word 3-grams in common.")
+    ] = 0.6,
     min_response_chars: Annotated[int, typer.Option(min=0, help="Leave out shorter answers.")] = 0,
-    val_share: Annotated[float, typer.Option(min=0.0, max=0.5, help="Share of records to hold out.")] = 0.05,
-    group: Annotated[str, typer.Option(help="Column whose equal values stay on one side of the split.")] = "",
+    val_share: Annotated[
+        float, typer.Option(min=0.0, max=0.5, help="Share of records to hold out.")
+    ] = 0.05,
+    group: Annotated[
+        str, typer.Option(help="Column whose equal values stay on one side of the split.")
+    ] = "",
     seed: Annotated[int, typer.Option(help="Draws the held-out clusters.")] = 42,
-    sequence_len: _Length = 0, long: _Long = "drop", tokenizer: _Tokenizer = "", chat_template: _Template = "",
-    columns: _Map = None, roles: _Role = None, to: _To = "", fix: _Fix = False, skip_bad_lines: _Skip = False,
-    encoding: _Encoding = "utf-8", regions: _Regions = "TR,SA,AE,EG,US,GB", terms: _Terms = None, pii: _Pii = True,
-    validation: _Validation = None, processes: _Processes = 0,
+    sequence_len: _Length = 0,
+    long: _Long = "drop",
+    tokenizer: _Tokenizer = "",
+    chat_template: _Template = "",
+    columns: _Map = None,
+    roles: _Role = None,
+    to: _To = "",
+    fix: _Fix = False,
+    skip_bad_lines: _Skip = False,
+    encoding: _Encoding = "utf-8",
+    regions: _Regions = "TR,SA,AE,EG,US,GB",
+    terms: _Terms = None,
+    pii: _Pii = True,
+    validation: _Validation = None,
+    processes: _Processes = 0,
 ) -> None:
     """Clean, mask, split and write; nothing is changed in place; exit 6 when the data is refused."""  # fmt: skip
     from orchestrator.data_run import run_prepare

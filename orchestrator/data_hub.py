@@ -14,7 +14,9 @@ import urllib.parse
 import urllib.request
 from pathlib import Path
 
-_ADDRESS = re.compile(r"hf://datasets/(?P<repo>[\w.-]+/[\w.-]+?)(?:@(?P<revision>[\w./-]+?))?/(?P<path>[^@]+)$")
+_ADDRESS = re.compile(
+    r"hf://datasets/(?P<repo>[\w.-]+/[\w.-]+?)(?:@(?P<revision>[\w./-]+?))?/(?P<path>[^@]+)$"
+)
 _DEFAULT_HUB = "https://huggingface.co"
 _TIMEOUT_S = 30
 _BLOCK = 1 << 20
@@ -31,7 +33,9 @@ def bring(address: str, cache: Path) -> Path:
     """
     found = _ADDRESS.match(address)
     if not found or ".." in found["path"].split("/"):
-        raise HubError(f"{address}: write it as hf://datasets/OWNER/NAME/FILE or .../NAME@REVISION/FILE")
+        raise HubError(
+            f"{address}: write it as hf://datasets/OWNER/NAME/FILE or .../NAME@REVISION/FILE"
+        )
     revision = found["revision"] or "main"
     target = cache / found["repo"].replace("/", "--") / revision.replace("/", "--") / found["path"]
     if target.is_file() and revision != "main":
@@ -60,6 +64,8 @@ def bring(address: str, cache: Path) -> Path:
                 404: "no such file there"}.get(error.code, f"the hub answered {error.code}")  # fmt: skip
         raise HubError(f"{address}: {what}") from error
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
-        raise HubError(f"{address}: the hub cannot be reached ({getattr(error, 'reason', error)})") from error
+        raise HubError(
+            f"{address}: the hub cannot be reached ({getattr(error, 'reason', error)})"
+        ) from error
     part.replace(target)
     return target

@@ -25,7 +25,12 @@ _JOB_SUFFIXES = (".yaml", ".yml")
 
 
 def run_check(
-    files: Sequence[Path], options: Options, validation: Sequence[Path], *, as_json: bool, processes: int
+    files: Sequence[Path],
+    options: Options,
+    validation: Sequence[Path],
+    *,
+    as_json: bool,
+    processes: int,
 ) -> bool:
     """Check and print; return whether the data is refused."""
     job, early = _job(files, options)
@@ -38,7 +43,11 @@ def run_check(
         if held and not report.refused:
             leakcheck.check(train, held, job.options, report)
         jobfile.check_records(
-            job, report, str(files[0]), systems=bool(report.features["system"]), tools=bool(report.features["tools"])
+            job,
+            report,
+            str(files[0]),
+            systems=bool(report.features["system"]),
+            tools=bool(report.features["tools"]),
         )
     else:
         report = Report()
@@ -53,14 +62,20 @@ def run_stats(files: Sequence[Path], options: Options, *, as_json: bool, process
     job, early = _job(files, options)
     train = _brought(job.train, early)
     steps = Steps(exact=True, lengths=True, survey=True)
-    report = gate.check(train, job.options, steps=steps, progress=_bar(), processes=processes) if train else early
+    report = (
+        gate.check(train, job.options, steps=steps, progress=_bar(), processes=processes)
+        if train
+        else early
+    )
     if as_json:
         body = report.as_dict()
         body["lengths"] = report.lengths.as_dict(job.options.sequence_len)
         del body["findings"], body["personal_data"]
         _out(json.dumps(body, ensure_ascii=False))
     else:
-        for line in screen.stats_lines(report, sequence_len=job.options.sequence_len, width=_width()):
+        for line in screen.stats_lines(
+            report, sequence_len=job.options.sequence_len, width=_width()
+        ):
             _out(line)
     if not report.records:
         for found in [*early.findings, *report.findings][:3]:
@@ -69,7 +84,13 @@ def run_stats(files: Sequence[Path], options: Options, *, as_json: bool, process
 
 
 def run_prepare(
-    files: Sequence[Path], out: Path, options: Options, validation: Sequence[Path], *, as_json: bool, processes: int
+    files: Sequence[Path],
+    out: Path,
+    options: Options,
+    validation: Sequence[Path],
+    *,
+    as_json: bool,
+    processes: int,
 ) -> int:
     """Prepare and print; return the exit code."""
     job, early = _job(files, options)
@@ -77,7 +98,13 @@ def run_prepare(
     held = _brought([*job.validation, *validation], early)
     try:
         made = prepare_room.prepare(
-            train, out, job.options, validation=held, progress=_bar(), stage=_stage(), processes=processes
+            train,
+            out,
+            job.options,
+            validation=held,
+            progress=_bar(),
+            stage=_stage(),
+            processes=processes,
         )
     except BusyError as error:
         sys.stderr.write(f"{error}: wait for it, or choose another --out\n")
@@ -87,13 +114,25 @@ def run_prepare(
         return exits.USAGE
     made.report.findings = [*early.findings, *made.report.findings]
     if as_json:
-        body = {**made.report.as_dict(), "unchanged": made.unchanged, "manifest": made.manifest or None}
-        body["lengths"] = made.report.lengths.as_dict(job.options.sequence_len) if made.report.lengths.total else None
+        body = {
+            **made.report.as_dict(),
+            "unchanged": made.unchanged,
+            "manifest": made.manifest or None,
+        }
+        body["lengths"] = (
+            made.report.lengths.as_dict(job.options.sequence_len)
+            if made.report.lengths.total
+            else None
+        )
         _out(json.dumps(body, ensure_ascii=False))
     elif made.unchanged:
-        _out(f"{out} holds just this already: {made.manifest['counts']['train']:,} records to train on.")
+        _out(
+            f"{out} holds just this already: {made.manifest['counts']['train']:,} records to train on."
+        )
     else:
-        for line in screen.lines(made.report, sequence_len=job.options.sequence_len, width=_width()):
+        for line in screen.lines(
+            made.report, sequence_len=job.options.sequence_len, width=_width()
+        ):
             _out(line)
         if made.manifest:
             _out("")
@@ -121,7 +160,14 @@ def _job(files: Sequence[Path], options: Options) -> tuple[JobData, Report]:
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = mark.line + 1 if mark else 0
-        early.findings.append(finding(str(first), line, "job_file", f"not YAML: {getattr(error, 'problem', None) or error}"))
+        early.findings.append(
+            finding(
+                str(first),
+                line,
+                "job_file",
+                f"not YAML: {getattr(error, 'problem', None) or error}",
+            )
+        )
         return JobData(options=options), early
     job = jobfile.read(body if isinstance(body, dict) else {}, first.parent, options)
     if not job.train:
@@ -134,7 +180,11 @@ def _brought(paths: Sequence[Path], early: Report) -> list[Path]:
     """Return local paths; hf:// ones are fetched first, missing ones become findings."""
     out = []
     for path in paths:
-        text = str(path).replace("hf:/datasets", "hf://datasets") if str(path).startswith("hf:/") else str(path)
+        text = (
+            str(path).replace("hf:/datasets", "hf://datasets")
+            if str(path).startswith("hf:/")
+            else str(path)
+        )
         if text.startswith("hf://"):
             try:
                 out.append(bring(text, _cache()))
@@ -154,7 +204,9 @@ def _cache() -> Path:
 def _print(report: Report, options: Options, *, as_json: bool) -> None:
     if as_json:
         body = report.as_dict()
-        body["lengths"] = report.lengths.as_dict(options.sequence_len) if report.lengths.total else None
+        body["lengths"] = (
+            report.lengths.as_dict(options.sequence_len) if report.lengths.total else None
+        )
         _out(json.dumps(body, ensure_ascii=False))
         return
     for line in screen.lines(report, sequence_len=options.sequence_len, width=_width()):

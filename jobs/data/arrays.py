@@ -20,14 +20,18 @@ def values(file: str, stream: Any, kind: str, *, told: bool) -> Iterator[Chunk]:
     """
     chunk = Chunk(file, 1, 0, kind=kind)
     if told and kind == "array":
-        chunk.issues.append(Issue(1, "array_in_jsonl", "the file is one JSON array, not one record a line"))
+        chunk.issues.append(
+            Issue(1, "array_in_jsonl", "the file is one JSON array, not one record a line")
+        )
     for item in _Walk(stream, array=kind == "array"):
         if isinstance(item, Issue):
             chunk.issues.append(item)
             continue
         line, value = item
         inner = _unwrap(value) if kind == "stream" else None
-        chunk.rows.extend((line, row) for row in inner) if inner else chunk.rows.append((line, value))
+        chunk.rows.extend((line, row) for row in inner) if inner else chunk.rows.append(
+            (line, value)
+        )
         if len(chunk.rows) >= CHUNK_ROWS:
             yield chunk
             chunk = Chunk(file, line, 0, kind=kind)
@@ -42,7 +46,12 @@ def _unwrap(value: object) -> list[Any] | None:
     if isinstance(value, dict):
         for key in WRAPPERS:
             rows = value.get(key)
-            if isinstance(rows, list) and rows and isinstance(rows[0], dict) and "role" not in rows[0]:
+            if (
+                isinstance(rows, list)
+                and rows
+                and isinstance(rows[0], dict)
+                and "role" not in rows[0]
+            ):
                 return rows
     return None
 
@@ -76,14 +85,20 @@ class _Walk:
             self._skip()
             if self.at >= len(self.text):
                 if self.array:
-                    yield Issue(self.line, "truncated_last_line", "the array is not closed: the file looks cut off")
+                    yield Issue(
+                        self.line,
+                        "truncated_last_line",
+                        "the array is not closed: the file looks cut off",
+                    )
                 return
             char = self.text[self.at]
             if self.array and char == "]":
                 self.at += 1
                 self._skip()
                 if self.at < len(self.text):
-                    yield Issue(self.line, "json_syntax", "there is text after the end of the array")
+                    yield Issue(
+                        self.line, "json_syntax", "there is text after the end of the array"
+                    )
                 return
             if self.array and not first:
                 if char != ",":
@@ -115,8 +130,14 @@ class _Walk:
                 where = line + self.text.count("\n", self.at, error.pos)
                 column = error.pos - self.text.rfind("\n", 0, error.pos)
                 if self.done and unsure:
-                    return Issue(where, "truncated_last_line", "the last record is not closed: the file looks cut off")
-                return Issue(where, "json_syntax", f"{explain(self.text, error)} (column {column})", column)
+                    return Issue(
+                        where,
+                        "truncated_last_line",
+                        "the last record is not closed: the file looks cut off",
+                    )
+                return Issue(
+                    where, "json_syntax", f"{explain(self.text, error)} (column {column})", column
+                )
             except RecursionError:
                 return Issue(line, "json_syntax", "nested deeper than any record should be")
             if end >= len(self.text) and not self.done:

@@ -12,7 +12,7 @@ from .parse import DuplicateKeyError, decoder, explain, is_cut
 Add = Callable[[int, str, str, int], None]  # line, code, message, column
 _CONTROL = re.compile(r"\\u00(?:0[0-8bBcCeEfF]|1[0-9a-fA-F])|[\x00-\x08\x0b\x0c\x0e-\x1f]")
 CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
-_scan = decoder.scan_once
+_scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]  # the C scanner itself
 
 
 def values(chunk: Chunk, add: Add, encoding: str = "utf-8") -> Iterator[tuple[int, Any]]:
@@ -43,10 +43,11 @@ def _lines(chunk: Chunk, data: bytes, add: Add, encoding: str) -> Iterator[tuple
     for i, raw in enumerate(rows):
         line = chunk.first_line + i
         if isinstance(raw, bytes):
-            row = _decoded(raw, line, offset, add, at_end=i == last and i == len(rows) - 1)
+            text = _decoded(raw, line, offset, add, at_end=i == last and i == len(rows) - 1)
             offset += len(raw) + 1
-            if row is None:
+            if text is None:
                 continue
+            row = text
         else:
             row = raw
         if len(row) > MAX_LINE_BYTES:
@@ -55,7 +56,9 @@ def _lines(chunk: Chunk, data: bytes, add: Add, encoding: str) -> Iterator[tuple
         try:
             value, end = _scan(row, 0)
             if end != len(row) and not row[end:].isspace():
-                raise json.JSONDecodeError("Extra data", row, end + len(row[end:]) - len(row[end:].lstrip()))
+                raise json.JSONDecodeError(
+                    "Extra data", row, end + len(row[end:]) - len(row[end:].lstrip())
+                )
         except StopIteration:
             if not row or row.isspace():
                 continue
@@ -89,11 +92,20 @@ def _second_try(row: str, line: int, add: Add, *, last: bool) -> Any:
 
 def _syntax(row: str, error: Exception, line: int, add: Add, *, last: bool) -> None:
     if not isinstance(error, json.JSONDecodeError):
-        what = "nested deeper than any record should be" if isinstance(error, RecursionError) else str(error)[:80]
+        what = (
+            "nested deeper than any record should be"
+            if isinstance(error, RecursionError)
+            else str(error)[:80]
+        )
         add(line, "json_syntax", what, 0)
         return
     if last and is_cut(row, error) and "'" not in row[:2]:
-        add(line, "truncated_last_line", "the last line is not closed: the file looks cut off", len(row))
+        add(
+            line,
+            "truncated_last_line",
+            "the last line is not closed: the file looks cut off",
+            len(row),
+        )
         return
     add(line, "json_syntax", f"{explain(row, error)} (column {error.pos + 1})", error.pos + 1)
 
@@ -103,7 +115,12 @@ def _decoded(raw: bytes, line: int, offset: int, add: Add, *, at_end: bool) -> s
         return raw.decode()
     except UnicodeDecodeError as error:
         if at_end and error.reason == "unexpected end of data" and len(raw) - error.start < 4:
-            add(line, "truncated_last_line", "the file ends inside a character: it looks cut off", error.start + 1)
+            add(
+                line,
+                "truncated_last_line",
+                "the file ends inside a character: it looks cut off",
+                error.start + 1,
+            )
             return None
         name = guess(raw)
         add(line, "encoding",
@@ -129,7 +146,12 @@ def _marks(row: str, value: Any, line: int, add: Add) -> bool:
             add(line, "control_character", "a NUL or control character in the text", 0)
     if not row.isascii():
         if "\ufffd" in row:
-            add(line, "replacement_character", "U+FFFD stands where a letter was lost", row.index("\ufffd") + 1)
+            add(
+                line,
+                "replacement_character",
+                "U+FFFD stands where a letter was lost",
+                row.index("\ufffd") + 1,
+            )
         if ("Ã" in row or "Ä" in row or "Å" in row or "â€" in row or "Ø" in row) and garbled(row):
             add(line, "mojibake", "garbled letters such as 'Ã¼' or 'ÄŸ'", 0)
     return True

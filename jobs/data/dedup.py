@@ -43,7 +43,9 @@ class Clusters:
 def plain_of(row: bytes) -> str:
     """Return the compare form of a written row's text."""
     value = json.loads(row)
-    return normal(whole(Record("", value.get("messages"), value.get("text", ""), "", "", empty_prompt=False)))
+    return normal(
+        whole(Record("", value.get("messages"), value.get("text", ""), "", "", empty_prompt=False))
+    )
 
 
 def same_keys(keys: Iterable[Any], n: int, alive: bytearray) -> Iterator[list[int]]:
@@ -154,7 +156,9 @@ class Near:
         for group in members.values():
             kept: list[int] = []
             for i in sorted(group, key=lambda i: (-self.rows.length(i), i)):
-                like = next((j for j in kept if jaccard(self.sets[i], self.sets[j]) >= self.threshold), None)
+                like = next(
+                    (j for j in kept if jaccard(self.sets[i], self.sets[j]) >= self.threshold), None
+                )
                 if like is None:
                     kept.append(i)
                 else:

@@ -2,6 +2,7 @@
 
 import gc
 import hashlib
+import re
 import unicodedata
 from array import array
 from collections import Counter
@@ -40,13 +41,13 @@ class Digest:
     rows: list[bytes] = field(default_factory=list)
     lines: Any = field(default_factory=lambda: array("Q"))
     flags: Any = field(default_factory=lambda: array("B"))
-    exact: list[bytes] = field(default_factory=list)      # 16 bytes a record
+    exact: list[bytes] = field(default_factory=list)  # 16 bytes a record
     prompts: Any = field(default_factory=lambda: array("Q"))
     groups: Any = field(default_factory=lambda: array("Q"))
-    bands: Any = field(default_factory=lambda: array("q"))   # minhash.BANDS a record
+    bands: Any = field(default_factory=lambda: array("q"))  # minhash.BANDS a record
     shingles: Any = field(default_factory=lambda: array("I"))  # of all records, end to end
     shingle_counts: Any = field(default_factory=lambda: array("I"))
-    sketches: list[bytes] = field(default_factory=list)   # minhash.BINS bytes a record
+    sketches: list[bytes] = field(default_factory=list)  # minhash.BINS bytes a record
     changes: list[tuple[int, str, str]] = field(default_factory=list)  # line, action, code
 
 
@@ -97,7 +98,11 @@ def _digest(chunk: Chunk, options: Options, steps: Steps) -> Digest:
             for code, message in faults:
                 add(line, code, message)
             if steps.keep_rows:
-                out.changes += [(line, CODES[c][0], c) for c, _ in faults if CODES[c][0] in ("fix", "drop", "error")]
+                out.changes += [
+                    (line, CODES[c][0], c)
+                    for c, _ in faults
+                    if CODES[c][0] in ("fix", "drop", "error")
+                ]
         if record is None:
             out.dropped += 1
         else:
@@ -105,7 +110,9 @@ def _digest(chunk: Chunk, options: Options, steps: Steps) -> Digest:
     out.records = sum(mark[0] for mark in out.kinds.values())
     settings = pii_settings(options) if steps.pii else None
     if settings is not None:
-        kept = [(line, _private(line, record, settings, options, out, add)) for line, record in kept]
+        kept = [
+            (line, _private(line, record, settings, options, out, add)) for line, record in kept
+        ]
     if steps.lengths:
         _measure(kept, options, out, add)
     if steps.survey:
@@ -128,12 +135,19 @@ def pii_settings(options: Options) -> scan.Settings:
     key = (options.pii_regions, options.pii_terms, options.pii_keep, options.with_names)
     if key not in _settings:
         terms = scan.terms_pattern(options.pii_terms)
-        _settings[key] = scan.Settings(options.pii_regions, terms, options.with_names, frozenset(options.pii_keep))
+        _settings[key] = scan.Settings(
+            options.pii_regions, terms, options.with_names, frozenset(options.pii_keep)
+        )
     return _settings[key]
 
 
 def _private(
-    line: int, record: Record, settings: scan.Settings, options: Options, out: Digest, add: decode.Add
+    line: int,
+    record: Record,
+    settings: scan.Settings,
+    options: Options,
+    out: Digest,
+    add: decode.Add,
 ) -> Record:
     found, record = mask.record(record, settings, replace=options.mask)
     if not found:
@@ -153,7 +167,9 @@ def _private(
     return record
 
 
-def _measure(kept: list[tuple[int, Record]], options: Options, out: Digest, add: decode.Add) -> None:
+def _measure(
+    kept: list[tuple[int, Record]], options: Options, out: Digest, add: decode.Add
+) -> None:
     if options.tokenizer:
         counted, out.lengths.how = tokens.count([record for _, record in kept], options)
     else:
@@ -171,7 +187,12 @@ def _measure(kept: list[tuple[int, Record]], options: Options, out: Digest, add:
                     f"the prompt alone has {about}{prompt:,} tokens of {size:,}: dropped by Axolotl by default, "
                     "and nothing to learn when truncated", 0)  # fmt: skip
             else:
-                add(line, "exceeds_sequence_len", f"{about}{total:,} tokens, sequence_len is {size:,}", 0)
+                add(
+                    line,
+                    "exceeds_sequence_len",
+                    f"{about}{total:,} tokens, sequence_len is {size:,}",
+                    0,
+                )
 
 
 def _keep(kept: list[tuple[int, Record]], options: Options, steps: Steps, out: Digest) -> None:
@@ -196,7 +217,8 @@ def _keep(kept: list[tuple[int, Record]], options: Options, steps: Steps, out: D
         out.exact.append(_digest16(plain))
         if steps.keep_rows:
             out.rows.append((record.as_json() + "\n").encode())
-            out.prompts.append(_short_hash(normal(_prompt(record))))
+            prompt = normal(_prompt(record)) if options.validation else ""
+            out.prompts.append(_short_hash(prompt) if prompt else 0)
             out.groups.append(_short_hash(record.group) if record.group else 0)
         if steps.near or steps.keep_rows:
             found = minhash.shingles(plain)
@@ -252,16 +274,21 @@ def normal(text: str) -> str:
 
 
 def _sample(record: Record) -> str:
-    return record.text[:400] if record.messages is None else record.messages[-1]["content"][:400]
+    return record.text[:160] if record.messages is None else record.messages[-1]["content"][:160]
+
+
+_ARABIC = re.compile("[\u0600-\u06ff]+")
+_TURKISH = re.compile("[ığşİĞŞ]")
+_FAR = re.compile("[^\u0000-\u024f]+")
 
 
 def language(text: str) -> str:
-    """Return ar, tr, en or other by letters alone: a hint for the report, not a detector."""
+    """Return ar, tr, en, latin or other by letters alone: a hint for the report, not a detector."""
     if text.isascii():
-        return "en" if text.strip() else "other"
-    arabic = sum("\u0600" <= c <= "\u06ff" for c in text)
-    if arabic * 3 > len(text):
+        return "en" if text else "other"
+    size = len(text)
+    if len(_ARABIC.sub("", text)) * 3 < size * 2:
         return "ar"
-    if any(c in "ığşİĞŞ" for c in text):
+    if _TURKISH.search(text):
         return "tr"
-    return "other" if sum(c > "\u024f" for c in text) * 3 > len(text) else "latin"
+    return "other" if len(_FAR.sub("", text)) * 3 < size * 2 else "latin"

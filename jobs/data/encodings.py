@@ -13,7 +13,25 @@ BOMS = (
 _TURKISH = frozenset(b"\xfd\xdd\xfe\xde\xf0\xd0")
 _TURKISH_COMMON = frozenset(b"\xfc\xdc\xf6\xd6\xe7\xc7") | _TURKISH
 _ARABIC_LETTERS = frozenset(range(0xC0, 0x100))
-_MOJIBAKE = ("Ã¼", "Ã¶", "Ã§", "Ä±", "ÅŸ", "ÄŸ", "Ä°", "Ã‡", "Ã–", "Ãœ", "Ã©", "Ã¨", "â€™", "â€œ", "Ø§", "Ù„", "ï»¿")
+_MOJIBAKE = (
+    "Ã¼",
+    "Ã¶",
+    "Ã§",
+    "Ä±",
+    "ÅŸ",
+    "ÄŸ",
+    "Ä°",
+    "Ã‡",
+    "Ã–",
+    "Ãœ",
+    "Ã©",
+    "Ã¨",
+    "â€™",
+    "â€œ",
+    "Ø§",
+    "Ù„",
+    "ï»¿",
+)
 
 
 def guess(data: bytes) -> str:
@@ -24,7 +42,11 @@ def guess(data: bytes) -> str:
     high = [b for b in data if b >= 0x80]
     letters = sum(chr(b).isalpha() for b in data if b < 0x80)
     runs = sum(1 for a, b in zip(data, data[1:], strict=False) if a >= 0x80 and b >= 0x80)
-    if high and runs >= len(high) * 0.4 and all(b in _ARABIC_LETTERS or b in b"\xa1\xba\xbf\x8d\x8e\x90\x81" for b in high):
+    if (
+        high
+        and runs >= len(high) * 0.4
+        and all(b in _ARABIC_LETTERS or b in b"\xa1\xba\xbf\x8d\x8e\x90\x81" for b in high)
+    ):
         return "cp1256"
     if high and len(high) > letters and runs:
         return "cp1256"

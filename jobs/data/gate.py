@@ -26,7 +26,9 @@ class Report:
     dropped: int = 0
     findings: list[Finding] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
-    kinds: dict[str, tuple[int, str, int]] = field(default_factory=dict)  # kind -> count, file, line
+    kinds: dict[str, tuple[int, str, int]] = field(
+        default_factory=dict
+    )  # kind -> count, file, line
     turns: Counter[int] = field(default_factory=Counter)
     languages: Counter[str] = field(default_factory=Counter)
     features: Counter[str] = field(default_factory=Counter)
@@ -58,7 +60,10 @@ class Report:
             "records": self.records,
             "kept": self.kept,
             "dropped": self.dropped,
-            "kinds": {k: {"records": n, "file": f, "first_line": line} for k, (n, f, line) in self.kinds.items()},
+            "kinds": {
+                k: {"records": n, "file": f, "first_line": line}
+                for k, (n, f, line) in self.kinds.items()
+            },
             "counts": dict(sorted(self.counts.items())),
             "findings": [f.as_dict() for f in self.findings],
             "exact_duplicates": self.duplicates,
@@ -70,7 +75,11 @@ class Report:
 
 
 def check(
-    paths: Sequence[Path], options: Options, *, steps: Steps | None = None, progress: Progress | None = None,
+    paths: Sequence[Path],
+    options: Options,
+    *,
+    steps: Steps | None = None,
+    progress: Progress | None = None,
     processes: int = 0,
 ) -> Report:
     """Return the report on files or folders. Reads the local files given, writes nothing.
@@ -91,7 +100,12 @@ def check(
             report.duplicates = (report.duplicates or 0) + len(part.exact) - (len(seen) - before)
     conclude(report, options)
     if report.duplicates:
-        report.add(report.files[0], 0, "exact_duplicate", f"{report.duplicates:,} records stand in the set more than once")
+        report.add(
+            report.files[0],
+            0,
+            "exact_duplicate",
+            f"{report.duplicates:,} records stand in the set more than once",
+        )
     return report
 
 
@@ -108,8 +122,13 @@ def sources_of(paths: Sequence[Path], report: Report) -> list[read.Source]:
 
 
 def stream(
-    sources: Sequence[read.Source], report: Report, options: Options, steps: Steps,
-    progress: Progress | None = None, processes: int = 0, skip: int = 0,
+    sources: Sequence[read.Source],
+    report: Report,
+    options: Options,
+    steps: Steps,
+    progress: Progress | None = None,
+    processes: int = 0,
+    skip: int = 0,
 ) -> Iterator[Digest]:
     """Yield the digests of all chunks in order, each taken into the report.
 
@@ -190,12 +209,22 @@ def conclude(report: Report, options: Options) -> None:
         report.add(second[1], second[2], "mixed_schema", f"{len(kinds)} kinds of records: {said}")
     if "text" in kinds and len(kinds) > 1 and options.to in ("chat", "chosen"):
         count, file, line = kinds["text"]
-        report.add(file, line, "mixed_schema", f"{count:,} plain texts have no prompt: they cannot become chat messages")
+        report.add(
+            file,
+            line,
+            "mixed_schema",
+            f"{count:,} plain texts have no prompt: they cannot become chat messages",
+        )
     lost = report.dropped
     if options.skip_bad_lines:
         _excuse(report)
     if not report.refused and lost > report.records * codes.MAX_DROPPED_SHARE:
-        report.add(where, 0, "too_many_dropped", f"{lost:,} of {report.records:,} records would be left out")
+        report.add(
+            where,
+            0,
+            "too_many_dropped",
+            f"{lost:,} of {report.records:,} records would be left out",
+        )
     elif not report.records and not report.refused:
         report.add(where, 0, "empty_file", "there is no record in the set")
     if options.alternation and not options.fix and report.counts["roles_not_alternating"]:
@@ -213,7 +242,9 @@ SKIPPABLE = frozenset(
 
 def _excuse(report: Report) -> None:
     report.findings = [
-        replace(f, severity="drop", remedy="left out, as --skip-bad-lines asks") if f.code in SKIPPABLE and f.line else f
+        replace(f, severity="drop", remedy="left out, as --skip-bad-lines asks")
+        if f.code in SKIPPABLE and f.line
+        else f
         for f in report.findings
     ]
 

@@ -13,7 +13,9 @@ from . import templates
 from .gate import Report
 from .options import Options
 
-_INSTRUCT = re.compile(r"instruct|chat|[-_]it\b|[-_]sft|dpo|assistant|hermes|zephyr|vicuna", re.IGNORECASE)
+_INSTRUCT = re.compile(
+    r"instruct|chat|[-_]it\b|[-_]sft|dpo|assistant|hermes|zephyr|vicuna", re.IGNORECASE
+)
 
 
 @dataclass(slots=True)
@@ -38,15 +40,23 @@ def read(job: Mapping[str, Any], folder: Path, options: Options) -> JobData:
     data, training, extra = (_map(job.get(k)) for k in ("data", "training", "axolotl"))
     out.model = str(job.get("model") or job.get("base_model") or "")
     sets = [_map(d) for d in _list(job.get("datasets"))]
-    out.train = [_path(p, folder) for p in _list(data.get("train")) or [d.get("path") for d in sets] if p]
+    out.train = [
+        _path(p, folder) for p in _list(data.get("train")) or [d.get("path") for d in sets] if p
+    ]
     tests = [_map(d).get("path") for d in _list(job.get("test_datasets"))]
-    out.validation = [_path(p, folder) for p in _list(data.get("validation")) + tests if isinstance(p, str) and p]
-    out.template = str(data.get("chat_template") or extra.get("chat_template") or job.get("chat_template") or "")
+    out.validation = [
+        _path(p, folder) for p in _list(data.get("validation")) + tests if isinstance(p, str) and p
+    ]
+    out.template = str(
+        data.get("chat_template") or extra.get("chat_template") or job.get("chat_template") or ""
+    )
     out.region = str(data.get("region") or "")
     kinds = {str(d.get("type", "")) for d in sets} | {str(data.get("format") or "")}
     out.only_text = bool(kinds & {"completion", "text"}) and not kinds & {"chat_template", "chat"}
     length = training.get("sequence_len") or extra.get("sequence_len") or job.get("sequence_len")
-    long = str(extra.get("excess_length_strategy") or job.get("excess_length_strategy") or options.long)
+    long = str(
+        extra.get("excess_length_strategy") or job.get("excess_length_strategy") or options.long
+    )
     columns = tuple((str(k), str(v)) for k, v in _map(data.get("columns")).items())
     local = _path(out.model, folder) if out.model else None
     out.options = replace(
@@ -67,13 +77,32 @@ def check_template(job: JobData, report: Report, where: str) -> None:
     if job.only_text:
         return
     named = options.chat_template
-    if named and named != "tokenizer_default" and named not in templates.BUILT_IN and not Path(named).is_file():
-        report.add(where, 0, "chat_template_unverified", f"template {named!r} is Axolotl's own: it was not rendered here")
+    if (
+        named
+        and named != "tokenizer_default"
+        and named not in templates.BUILT_IN
+        and not Path(named).is_file()
+    ):
+        report.add(
+            where,
+            0,
+            "chat_template_unverified",
+            f"template {named!r} is Axolotl's own: it was not rendered here",
+        )
         return
-    if not options.tokenizer and named not in templates.BUILT_IN and not Path(named or "-").is_file():
+    if (
+        not options.tokenizer
+        and named not in templates.BUILT_IN
+        and not Path(named or "-").is_file()
+    ):
         model = job.model or "the model"
         if _INSTRUCT.search(model):
-            report.add(where, 0, "chat_template_unverified", f"the tokenizer of {model} is not on this machine")
+            report.add(
+                where,
+                0,
+                "chat_template_unverified",
+                f"the tokenizer of {model} is not on this machine",
+            )
         else:
             report.add(where, 0, "no_chat_template",
                        f"chat_template is not set, and {model} looks like a base model without one "
@@ -85,10 +114,17 @@ def check_template(job: JobData, report: Report, where: str) -> None:
         report.add(where, 0, "chat_template_fails", str(error))
         return
     if template is None:
-        report.add(where, 0, "no_chat_template", f"the tokenizer in {options.tokenizer} has no chat template and none is set")
+        report.add(
+            where,
+            0,
+            "no_chat_template",
+            f"the tokenizer in {options.tokenizer} has no chat template and none is set",
+        )
         return
     if not templates.available():
-        report.add(where, 0, "chat_template_unverified", "rendering a template needs: pip install jinja2")
+        report.add(
+            where, 0, "chat_template_unverified", "rendering a template needs: pip install jinja2"
+        )
         return
     _verify(template, job, report, where)
 
@@ -96,7 +132,12 @@ def check_template(job: JobData, report: Report, where: str) -> None:
 def _verify(template: templates.Template, job: JobData, report: Report, where: str) -> None:
     found = template.verify()
     if found["user and assistant"]:
-        report.add(where, 0, "chat_template_fails", f"it cannot render a simple record: {found['user and assistant']}")
+        report.add(
+            where,
+            0,
+            "chat_template_fails",
+            f"it cannot render a simple record: {found['user and assistant']}",
+        )
         return
     if found["several turns"]:
         report.add(where, 0, "chat_template_fails", f"several turns: {found['several turns']}")

@@ -65,11 +65,18 @@ def compare(held: Held, train: Iterator[tuple[str, int, bytes, bytes]], report: 
             leaking.add(number)
             where = held.places[number]
             what = "equals" if alike == 1.0 else f"is {alike:.0%} like"
-            report.add(where[0], where[1], "split_leak", f"this validation record {what} {file} line {line} of the training set")
+            report.add(
+                where[0],
+                where[1],
+                "split_leak",
+                f"this validation record {what} {file} line {line} of the training set",
+            )
     return len(leaking)
 
 
-def check(train: Sequence[Path], validation: Sequence[Path], options: Options, report: Report) -> int:
+def check(
+    train: Sequence[Path], validation: Sequence[Path], options: Options, report: Report
+) -> int:
     """Hold a validation file against training files; findings go to the report. Return the leaks."""
     held = load(validation, options)
     report.findings += held.report.findings

@@ -128,7 +128,10 @@ class Lengths:
         size = 256
         while size < 1 << 20:
             row = self.row(size)
-            if row["rows_over_share"] <= MAX_ROWS_OVER and row["answer_tokens_lost_if_truncated"] <= answers * MAX_TOKENS_LOST:
+            if (
+                row["rows_over_share"] <= MAX_ROWS_OVER
+                and row["answer_tokens_lost_if_truncated"] <= answers * MAX_TOKENS_LOST
+            ):
                 return size, (
                     f"{row['rows_over']:,} of {len(self.total):,} rows are longer; "
                     f"{row['answer_tokens_lost_if_truncated'] / answers:.1%} of the answer tokens would be lost"

@@ -14,7 +14,7 @@ MIN_WORDS = 8
 _MASK = (1 << 30) - 1
 _K1, _K2 = 0x1E3779B1, 0x05EBCA77  # odd, from the primes of xxHash
 _INDEX = range(BINS)
-_ZEROS = (0,) * BINS
+_ALL = frozenset(_INDEX)
 _MAX_WORDS = 200_000  # about 30 MB; a larger vocabulary starts over
 
 
@@ -38,7 +38,8 @@ def shingles(plain: str) -> set[int]:
         return set()
     codes = list(map(_code, words))
     return {
-        (a + b * _K1 + c * _K2) & _MASK for a, b, c in zip(codes, codes[1:], codes[2:], strict=False)
+        (a + b * _K1 + c * _K2) & _MASK
+        for a, b, c in zip(codes, codes[1:], codes[2:], strict=False)
     }
 
 
@@ -52,9 +53,9 @@ def sketch(found: set[int]) -> tuple[list[int], bytes]:
     if not found:
         return [0] * BANDS, bytes(BINS)
     bins = {h % BINS: h for h in sorted(found, reverse=True)}  # the smallest hash of each bin wins
-    row = list(map(bins.get, _INDEX, _ZEROS))
     if len(bins) < BINS:
-        row = _densified(row)
+        _fill(bins)
+    row = [bins[i] for i in _INDEX]
     keys = list(map(hash, zip(row[::3], row[1::3], row[2::3], strict=True)))
     return keys, bytes([h >> 6 & 255 for h in row])
 
@@ -69,19 +70,17 @@ def least_alike(threshold: float) -> int:
     return int(BINS * threshold - 3 * (BINS * threshold * (1 - threshold)) ** 0.5)
 
 
-def _densified(row: list[int]) -> list[int]:
-    """Fill empty bins from the next filled one, each step away changing the value."""
-    value = next(v for v in row if v)
-    step = 0
-    out: list[int] = []
-    for here in reversed(row):
-        if here:
-            value, step = here, 0
-        else:
-            step += 1
-        out.append(value + step * _K2)
-    out.reverse()
-    return out
+def _fill(bins: dict[int, int]) -> None:
+    """Fill each empty bin from the one after it, changed by a constant for each step away."""
+    empty = sorted(_ALL - bins.keys(), reverse=True)
+    after = (empty[0] + 1) % BINS
+    step = 1
+    while after not in bins:  # only where empty bins reach over the end
+        after = (after + 1) % BINS
+        step += 1
+    bins[empty[0]] = bins[after] + step * _K2
+    for i in empty[1:]:
+        bins[i] = bins[i + 1] + _K2
 
 
 def jaccard(a: set[int], b: set[int]) -> float:

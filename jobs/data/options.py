@@ -10,18 +10,18 @@ LongRule = Literal["drop", "truncate"]
 class Options:
     """Settings of the gate. Lengths are in tokens where not said otherwise."""
 
-    format: str = ""                      # "" = recognise; else a name of recognise.KINDS
+    format: str = ""  # "" = recognise; else a name of recognise.KINDS
     columns: tuple[tuple[str, str], ...] = ()  # (ours, theirs)
-    roles: tuple[tuple[str, str], ...] = ()    # (theirs, ours)
+    roles: tuple[tuple[str, str], ...] = ()  # (theirs, ours)
     encoding: str = "utf-8"
-    to: str = ""                          # "chat": mixed kinds become messages; "chosen": preference pairs too
+    to: str = ""  # "chat": mixed kinds become messages; "chosen": preference pairs too
     fix: bool = False
     skip_bad_lines: bool = False
-    sequence_len: int = 0                 # 0 = not chosen
-    long: LongRule = "drop"               # Axolotl's own default for rows over sequence_len
-    alternation: bool = False             # the template demands user and assistant in turn
-    tokenizer: str = ""                   # folder with tokenizer.json
-    chat_template: str = ""               # a name of templates.BUILT_IN, a file, or "" = the tokenizer's
+    sequence_len: int = 0  # 0 = not chosen
+    long: LongRule = "drop"  # Axolotl's own default for rows over sequence_len
+    alternation: bool = False  # the template demands user and assistant in turn
+    tokenizer: str = ""  # folder with tokenizer.json
+    chat_template: str = ""  # a name of templates.BUILT_IN, a file, or "" = the tokenizer's
     with_lengths: bool = True
     with_pii: bool = True
     with_names: bool = True
@@ -29,14 +29,14 @@ class Options:
     pii_terms: tuple[str, ...] = ()
     pii_keep: tuple[str, ...] = ()
     mask: bool = False
-    exact: bool = True                    # leave exact duplicates out
-    near: bool = True                     # leave near duplicates out
+    exact: bool = True  # leave exact duplicates out
+    near: bool = True  # leave near duplicates out
     near_threshold: float = 0.6
     min_response_chars: int = 0
-    group: str = ""                       # column whose equal values stay on one side of the split
-    validation: float = 0.05              # share of records held out; 0 = none
+    group: str = ""  # column whose equal values stay on one side of the split
+    validation: float = 0.05  # share of records held out; 0 = none
     seed: int = 42
-    max_findings: int = 1000              # kept per code and file; the rest is counted
+    max_findings: int = 1000  # kept per code and file; the rest is counted
 
     def settings(self) -> dict[str, Any]:
         """Return the choices that shape the output, for the manifest and for resuming."""

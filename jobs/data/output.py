@@ -46,9 +46,19 @@ def present(
 
 
 def write(
-    out: Path, spill: Spill, report: Report, options: Options, *, alive: bytearray, held: set[int],
-    removed: Counter[str], notes: list[tuple[int, str, int]], proof: dict[str, Any],
-    inputs: list[dict[str, Any]], given: list[dict[str, Any]], given_rows: Sequence[bytes],
+    out: Path,
+    spill: Spill,
+    report: Report,
+    options: Options,
+    *,
+    alive: bytearray,
+    held: set[int],
+    removed: Counter[str],
+    notes: list[tuple[int, str, int]],
+    proof: dict[str, Any],
+    inputs: list[dict[str, Any]],
+    given: list[dict[str, Any]],
+    given_rows: Sequence[bytes],
 ) -> dict[str, Any]:
     """Write all files and return the manifest. A reader that finds a manifest finds its files whole."""  # fmt: skip
     out.mkdir(parents=True, exist_ok=True)
@@ -96,7 +106,11 @@ def write(
             "not_checked": list(NOT_CHECKED),
         },
         "split_proof": proof,
-        "tokens": {"how": report.lengths.how, "total": sum(report.lengths.total), **report.lengths.percentiles()},
+        "tokens": {
+            "how": report.lengths.how,
+            "total": sum(report.lengths.total),
+            **report.lengths.percentiles(),
+        },
         "files": files,
     }
     text_form = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
@@ -113,7 +127,10 @@ def axolotl_datasets(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
     entry: dict[str, Any] = {"ds_type": "json", "type": "chat_template" if chat else "completion"}
     if chat:
         entry["field_messages"] = "messages"
-    keys: dict[str, Any] = {"datasets": [{"path": str(out / "train.jsonl"), **entry}], "val_set_size": 0}
+    keys: dict[str, Any] = {
+        "datasets": [{"path": str(out / "train.jsonl"), **entry}],
+        "val_set_size": 0,
+    }
     if manifest["counts"]["validation"]:
         keys["test_datasets"] = [{"path": str(out / "validation.jsonl"), "split": "train", **entry}]
     return keys
@@ -130,7 +147,12 @@ def _changes(spill: Spill, report: Report, notes: list[tuple[int, str, int]]) ->
         yield from file
     files, lines = spill.column("files"), spill.column("lines")
     for i, code, kept in sorted(notes):
-        note: dict[str, Any] = {"file": Path(report.files[files[i]]).name, "line": lines[i], "action": "drop", "code": code}
+        note: dict[str, Any] = {
+            "file": Path(report.files[files[i]]).name,
+            "line": lines[i],
+            "action": "drop",
+            "code": code,
+        }
         if kept >= 0:
             note["kept"] = {"file": Path(report.files[files[kept]]).name, "line": lines[kept]}
         yield (json.dumps(note, ensure_ascii=False) + "\n").encode()

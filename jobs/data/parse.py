@@ -45,9 +45,9 @@ def explain(text: str, error: json.JSONDecodeError) -> str:
         return error.msg
     if here == "'" or (error.msg.startswith("Expecting property name") and near[-1:] == "'"):
         return "single quotes: this is Python, not JSON (write it with json.dumps)"
-    if error.msg.startswith(("Expecting value", "Expecting property name", "Illegal trailing comma")) and (
-        here in ("}", "]") or before == ","
-    ):
+    if error.msg.startswith(
+        ("Expecting value", "Expecting property name", "Illegal trailing comma")
+    ) and (here in ("}", "]") or before == ","):
         return "a comma with nothing after it"
     if error.msg.startswith("Expecting value") and _PYTHON_LITERAL.match(text[at : at + 5]):
         return "a Python word (None, True, False) where JSON has null, true, false"
@@ -58,7 +58,11 @@ def explain(text: str, error: json.JSONDecodeError) -> str:
     if error.msg.startswith("Extra data"):
         if text[at:].lstrip().startswith(","):
             return "a comma after the record: JSON Lines have none between lines"
-        return "more than one value on the line" if here in "{[\"" else "text after the end of the record"
+        return (
+            "more than one value on the line"
+            if here in '{["'
+            else "text after the end of the record"
+        )
     return error.msg[0].lower() + error.msg[1:]
 
 

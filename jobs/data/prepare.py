@@ -47,8 +47,14 @@ class _Run:
 
 
 def prepare(
-    paths: Sequence[Path], out: Path, options: Options, *, validation: Sequence[Path] = (),
-    progress: Progress | None = None, stage: Stage | None = None, processes: int = 0,
+    paths: Sequence[Path],
+    out: Path,
+    options: Options,
+    *,
+    validation: Sequence[Path] = (),
+    progress: Progress | None = None,
+    stage: Stage | None = None,
+    processes: int = 0,
 ) -> Prepared:
     """Return what was prepared into the folder `out`: train.jsonl, validation.jsonl, reports, manifest.
 
@@ -68,7 +74,19 @@ def prepare(
     spill = Spill(out.parent / f".{out.name}.work", plan)
     done = False
     try:
-        result = _passes(sources, out, options, spill, report, inputs, given, validation, progress, stage, processes)
+        result = _passes(
+            sources,
+            out,
+            options,
+            spill,
+            report,
+            inputs,
+            given,
+            validation,
+            progress,
+            stage,
+            processes,
+        )
         done = True
     finally:
         spill.close(remove=done)
@@ -85,7 +103,9 @@ def _passes(
     gate.conclude(report, options)
     if report.refused:
         return Prepared(report)
-    run = _Run(options, spill, report, bytearray(b"\x01") * len(spill.column("offsets")), Clusters(0))
+    run = _Run(
+        options, spill, report, bytearray(b"\x01") * len(spill.column("offsets")), Clusters(0)
+    )
     _leave_out(run)
     _duplicates(run, stage)
     held_file = leakcheck.load(validation, options) if validation else None
@@ -94,7 +114,7 @@ def _passes(
         report.findings += held_file.report.findings
         leaks = leakcheck.compare(held_file, _train_rows(run), report)
         proof = {"method": "exact search", "threshold": options.near_threshold, "leaks": leaks}
-    if not sum(run.alive) - len(held):
+    if run.alive.count(1) == len(held):
         report.add(report.files[0], 0, "nothing_left", "no record is left to train on")
     if report.refused:
         return Prepared(report)
@@ -106,17 +126,29 @@ def _passes(
 
 
 def digest_all(
-    sources: list[read.Source], options: Options, spill: Spill, report: Report,
-    progress: Progress | None, processes: int,
+    sources: list[read.Source],
+    options: Options,
+    spill: Spill,
+    report: Report,
+    progress: Progress | None,
+    processes: int,
+    steps: Steps | None = None,
 ) -> None:
     """Bring every chunk of the sources into the spill; chunks it has already are only counted."""  # fmt: skip
-    steps = Steps(
-        keep_rows=True, exact=True, near=options.near, pii=options.with_pii or options.mask, lengths=True, survey=True
+    steps = steps or Steps(
+        keep_rows=True,
+        exact=True,
+        near=options.near,
+        pii=options.with_pii or options.mask,
+        lengths=True,
+        survey=True,
     )
     for part in spill.past:
         gate.absorb(report, part, options)
     numbers = {s.name: i for i, s in enumerate(sources)}
-    for part in gate.stream(sources, report, options, steps, progress, processes, skip=spill.chunks):
+    for part in gate.stream(
+        sources, report, options, steps, progress, processes, skip=spill.chunks
+    ):
         spill.add(part, numbers[part.file])
     for file in spill.out.values():
         file.flush()
@@ -175,9 +207,13 @@ def _split(run: _Run, stage: Stage | None) -> tuple[set[int], dict[str, Any]]:
         for group in same_keys(_exact_keys(run.spill), n, run.alive):
             for i in group[1:]:
                 run.clusters.join(group[0], i)
-    held = split.choose(run.clusters, run.spill.raw("exact"), run.alive, run.options.validation, run.options.seed)
+    held = split.choose(
+        run.clusters, run.spill.raw("exact"), run.alive, run.options.validation, run.options.seed
+    )
     if run.options.validation > 0 and not held and sum(run.alive) >= 20:
-        run.report.add(run.report.files[0], 0, "no_validation", "no cluster is small enough to be held out")
+        run.report.add(
+            run.report.files[0], 0, "no_validation", "no cluster is small enough to be held out"
+        )
     shingles = run.spill.shingles()
     back: set[int] = set()
     while held:
@@ -242,8 +278,21 @@ def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigu
     report = Report()
     sources = gate.sources_of(paths, report)
     spill = Spill(folder / "work", {})
-    digest_all(sources, options, spill, report, None, 1)
+    digest_all(
+        sources,
+        options,
+        spill,
+        report,
+        None,
+        1,
+        Steps(keep_rows=True, exact=True, near=True, lengths=False),
+    )
     near = Near(spill, options.near_threshold)
     near.run(bytearray(b"\x01") * report.kept)
-    return NearFigures(report.records, near.candidates, near.verified, near.clusters.find,
-        lambda a, b: jaccard(near.sets[a], near.sets[b]))
+    return NearFigures(
+        report.records,
+        near.candidates,
+        near.verified,
+        near.clusters.find,
+        lambda a, b: jaccard(near.sets[a], near.sets[b]),
+    )

@@ -55,7 +55,9 @@ def expand(path: Path) -> list[Source]:
     Raises ReadError: missing_file, unsupported_file, empty_file (a folder with nothing to read).
     """
     if path.is_dir():
-        found = [s for p in sorted(path.rglob("*")) if p.is_file() and (s := _source(p)) is not None]
+        found = [
+            s for p in sorted(path.rglob("*")) if p.is_file() and (s := _source(p)) is not None
+        ]
         if not found:
             raise ReadError("empty_file", f"{path}: no data file in this folder")
         return found
@@ -63,7 +65,9 @@ def expand(path: Path) -> list[Source]:
         raise ReadError("missing_file", f"{path}: no such file")
     source = _source(path)
     if source is None:
-        raise ReadError("unsupported_file", f"{path}: unknown kind of file {path.suffix or '(no suffix)'}")
+        raise ReadError(
+            "unsupported_file", f"{path}: unknown kind of file {path.suffix or '(no suffix)'}"
+        )
     return [source]
 
 
@@ -100,7 +104,11 @@ def chunks(
         try:
             yield from _decompressed(source, counted, encoding)
         except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-            issue = Issue(0, "truncated_file", f"the {source.compression} stream ends or breaks early: {error}")
+            issue = Issue(
+                0,
+                "truncated_file",
+                f"the {source.compression} stream ends or breaks early: {error}",
+            )
             yield Chunk(source.name, 0, 0, issues=[issue], last=True)
 
 
@@ -115,10 +123,16 @@ def _decompressed(source: Source, counted: "_Counted", encoding: str) -> Iterato
     head = stream.read(_PEEK_BYTES)
     wide = next((name for mark, name in BOMS if head.startswith(mark)), None)
     if wide:
-        issue = Issue(1, "encoding", f"the file is {wide}, not UTF-8 (byte order mark at byte 0); try --encoding {wide}")
+        issue = Issue(
+            1,
+            "encoding",
+            f"the file is {wide}, not UTF-8 (byte order mark at byte 0); try --encoding {wide}",
+        )
         yield Chunk(source.name, 1, 0, issues=[issue], last=True)
         return
-    issues = [Issue(1, "bom", "the file begins with a byte order mark")] if head.startswith(_BOM) else []
+    issues = (
+        [Issue(1, "bom", "the file begins with a byte order mark")] if head.startswith(_BOM) else []
+    )
     head = head.removeprefix(_BOM)
     if not head.strip():
         rest = stream.read(1)
@@ -138,7 +152,9 @@ def _decompressed(source: Source, counted: "_Counted", encoding: str) -> Iterato
     elif kind == "jsonl":
         yield from lines(source.name, joined)
     else:
-        plain_json = source.path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".json")
+        plain_json = (
+            source.path.name.lower().removesuffix(".gz").removesuffix(".zst").endswith(".json")
+        )
         yield from arrays.values(source.name, joined, kind, told=not plain_json)
 
 
@@ -163,7 +179,11 @@ def _shape(head: bytes) -> str:
 def _spans_lines(text: str) -> bool:
     """Return whether one value reaches over several lines, as a pretty printer writes it."""
     lines = text.split("\n", 2)
-    if len(lines) < 2 or lines[0].strip() not in ("{", "{}") and not lines[0].rstrip().endswith((",", "{", "[")):
+    if (
+        len(lines) < 2
+        or lines[0].strip() not in ("{", "{}")
+        and not lines[0].rstrip().endswith((",", "{", "["))
+    ):
         return False
     try:
         json.JSONDecoder().raw_decode(text)
@@ -189,8 +209,18 @@ def lines(file: str, stream: Any) -> Iterator[Chunk]:
                 carry = data
                 continue
             carry, data = data[cut:], data[:cut]
-        if ready is not None:
+        if ready is not None and data.strip():
             yield ready
+            ready = None
+        elif ready is not None and not block:
+            ready.last = True
+            yield ready
+            return
+        elif ready is not None:
+            ready.data = (ready.data or b"") + data  # blank lines: the chunk before may be the last
+            offset += len(data)
+            line += data.count(b"\n")
+            continue
         ready = Chunk(file, line, offset, data=data)
         offset += len(data)
         line += data.count(b"\n")
@@ -205,7 +235,9 @@ def _zstd(stream: IO[bytes]) -> IO[bytes]:
         import zstandard
     except ImportError:
         raise ReadError("unsupported_file", "reading .zst needs: pip install zstandard") from None
-    return cast("IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True))
+    return cast(
+        "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
+    )
 
 
 class _Counted:
@@ -247,7 +279,9 @@ class _Joined(io.RawIOBase):
 
     def read(self, size: int = -1) -> bytes:
         if self.head:
-            block, self.head = (self.head, b"") if size < 0 else (self.head[:size], self.head[size:])
+            block, self.head = (
+                (self.head, b"") if size < 0 else (self.head[:size], self.head[size:])
+            )
             return block + self.rest.read() if size < 0 else block
         return cast("bytes", self.rest.read(size))
 

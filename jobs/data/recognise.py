@@ -70,4 +70,8 @@ def _form(keys: frozenset[str]) -> _Form:
 def kind_of_turns(turns: list[Any]) -> str:
     """Return sharegpt where turns have from/value, else chat."""
     first = turns[0] if turns else None
-    return "sharegpt" if isinstance(first, dict) and "from" in first and "role" not in first else "chat"
+    return (
+        "sharegpt"
+        if isinstance(first, dict) and "from" in first and "role" not in first
+        else "chat"
+    )

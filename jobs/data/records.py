@@ -10,6 +10,9 @@ from .recognise import MEDIA_KEYS
 from .turns import Faults, Message
 
 
+_encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
 class Record(NamedTuple):
     """A normalised record; `messages` is None for plain text."""
 
@@ -23,11 +26,11 @@ class Record(NamedTuple):
     def as_json(self) -> str:
         """Return the record as one line of JSON without its line end."""
         if self.messages is None:
-            return json.dumps({"text": self.text}, ensure_ascii=False)
+            return _encode({"text": self.text})
         row: dict[str, Any] = {"messages": self.messages}
         if self.tools:
             row["tools"] = self.tools
-        return json.dumps(row, ensure_ascii=False)
+        return _encode(row)
 
     def answer(self) -> str:
         """Return the last answer of the record, or its text."""
@@ -95,7 +98,9 @@ def _group(row: dict[str, Any], options: Options) -> str:
     return "" if value is None else str(value)
 
 
-def _chat(row: dict[str, Any], name: str, options: Options, faults: Faults) -> tuple[str, Record | None]:
+def _chat(
+    row: dict[str, Any], name: str, options: Options, faults: Faults
+) -> tuple[str, Record | None]:
     said = row[name]
     if type(said) is not list:
         if isinstance(said, str) and said.strip()[:1] in ("[", "{"):
@@ -104,7 +109,12 @@ def _chat(row: dict[str, Any], name: str, options: Options, faults: Faults) -> t
             said = [said]
     if not isinstance(said, list):
         what = "null" if said is None else turns._kind(said)  # noqa: SLF001
-        faults.append(("null_messages" if said is None else "structure_not_text", f"{name} is {what}, not a list"))
+        faults.append(
+            (
+                "null_messages" if said is None else "structure_not_text",
+                f"{name} is {what}, not a list",
+            )
+        )
         return "chat", None
     if not said:
         faults.append(("no_assistant_turn", f"{name} is empty"))
@@ -165,17 +175,23 @@ def _tools(tools: Any, faults: Faults) -> str:
 def _preference(row: dict[str, Any], options: Options, faults: Faults) -> tuple[str, Record | None]:
     chosen = row.get("chosen", row.get("chosen_response"))
     if options.to != "chosen" or chosen is None:
-        faults.append(("preference_data", "the record compares answers (" + ", ".join(sorted(row)[:6]) + ")"))
+        faults.append(
+            ("preference_data", "the record compares answers (" + ", ".join(sorted(row)[:6]) + ")")
+        )
         return "preference", None
     if isinstance(chosen, list):
         prompt = row.get("prompt")
         said = (prompt if isinstance(prompt, list) else []) + chosen
         return "chat", _chat({"messages": said}, "messages", options, faults)[1]
     kept = {"prompt": row.get("prompt", row.get("question", "")), "completion": chosen}
-    return "prompt_completion", _pair(kept, "prompt_completion", "prompt", "completion", options, faults)
+    return "prompt_completion", _pair(
+        kept, "prompt_completion", "prompt", "completion", options, faults
+    )
 
 
-def _text(row: dict[str, Any], name: str, options: Options, faults: Faults) -> tuple[str, Record | None]:
+def _text(
+    row: dict[str, Any], name: str, options: Options, faults: Faults
+) -> tuple[str, Record | None]:
     text = turns.text_of(row[name], name, faults)
     if text is not None and not text.strip():
         faults.append(("empty_text", f"{name} is empty"))
@@ -189,7 +205,12 @@ def _pair(
     row: dict[str, Any], kind: str, first: str, second: str, options: Options, faults: Faults
 ) -> Record | None:
     prompt, answer = row[first], row[second]
-    if isinstance(prompt, list) and isinstance(answer, list) and prompt and isinstance(prompt[0], dict):
+    if (
+        isinstance(prompt, list)
+        and isinstance(answer, list)
+        and prompt
+        and isinstance(prompt[0], dict)
+    ):
         return _chat({"messages": prompt + answer}, "messages", options, faults)[1]
     if isinstance(answer, list) and len(answer) == 1 and isinstance(answer[0], str):
         answer = answer[0]
@@ -209,7 +230,10 @@ def _pair(
     if isinstance(history, list):
         for pair in history:
             if isinstance(pair, list) and len(pair) == 2 and all(isinstance(p, str) for p in pair):
-                out += [{"role": "user", "content": pair[0]}, {"role": "assistant", "content": pair[1]}]
+                out += [
+                    {"role": "user", "content": pair[0]},
+                    {"role": "assistant", "content": pair[1]},
+                ]
     if not said.strip():
         faults.append(("empty_response", f"{second} is empty"))
     if not told.strip():

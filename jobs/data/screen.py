@@ -17,7 +17,13 @@ _ORDER = ("error", "drop", "warn_or_fix", "warn", "fix", "keep")
 _WORDS = {
     "error": "refused", "drop": "left out", "warn_or_fix": "warning", "warn": "warning", "fix": "repaired", "keep": "noted",
 }  # fmt: skip
-LANGUAGES = {"ar": "Arabic", "tr": "Turkish", "en": "English or ASCII", "latin": "other Latin", "other": "other"}
+LANGUAGES = {
+    "ar": "Arabic",
+    "tr": "Turkish",
+    "en": "English or ASCII",
+    "latin": "other Latin",
+    "other": "other",
+}
 
 
 def lines(report: Report, *, sequence_len: int = 0, width: int = 80, samples: int = 2) -> list[str]:
@@ -40,8 +46,13 @@ def stats_lines(report: Report, *, sequence_len: int = 0, width: int = 80) -> li
 
 
 def _head(report: Report, width: int) -> list[str]:
-    names = ", ".join(report.files[:3]) + (f" and {len(report.files) - 3} more" if len(report.files) > 3 else "")
-    kinds = ", ".join(f"{TITLES[k]} {n:,}" for k, (n, _, _) in report.kinds.items()) or "nothing readable"
+    names = ", ".join(report.files[:3]) + (
+        f" and {len(report.files) - 3} more" if len(report.files) > 3 else ""
+    )
+    kinds = (
+        ", ".join(f"{TITLES[k]} {n:,}" for k, (n, _, _) in report.kinds.items())
+        or "nothing readable"
+    )
     verdict = "REFUSED" if report.refused else "ok"
     return [
         f"{verdict}   {report.records:,} records, {report.kept:,} kept   {kinds}",
@@ -56,7 +67,9 @@ def _findings(report: Report, width: int, samples: int) -> list[str]:
     for finding in report.findings:
         by_code.setdefault(finding.code, []).append(finding)
     out: list[str] = []
-    codes = sorted(by_code, key=lambda c: (_ORDER.index(by_code[c][0].severity), -report.counts[c], c))
+    codes = sorted(
+        by_code, key=lambda c: (_ORDER.index(by_code[c][0].severity), -report.counts[c], c)
+    )
     for code in codes:
         group = by_code[code]
         severity = group[0].severity
@@ -76,7 +89,11 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
     """Return the picture of lengths, the advice table and the recommendation."""
     marks = lengths.percentiles()
     size, why = lengths.advice()
-    sure = f"estimated by script, +-{ESTIMATE_BAND:.0%}" if lengths.how == "estimate" else f"counted with {lengths.how}"
+    sure = (
+        f"estimated by script, +-{ESTIMATE_BAND:.0%}"
+        if lengths.how == "estimate"
+        else f"counted with {lengths.how}"
+    )
     out = [
         f"Lengths in tokens ({sure})   {sum(lengths.total):,} in all, {sum(lengths.answer):,} to learn from",
         "  " + "   ".join(f"{k} {v:,}" for k, v in marks.items()),
@@ -85,7 +102,13 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
         f"  {'sequence_len':>12} {'rows over':>10} {'tokens cut':>11} {'answer cut':>11} {'no answer':>10} {'packed to':>10}",
     ]
     for row in lengths.table(sequence_len):
-        sign = "*" if row["sequence_len"] == size else ">" if row["sequence_len"] == sequence_len else " "
+        sign = (
+            "*"
+            if row["sequence_len"] == size
+            else ">"
+            if row["sequence_len"] == sequence_len
+            else " "
+        )
         out.append(
             f"{sign} {row['sequence_len']:>12,} {row['rows_over']:>10,} {row['tokens_lost_if_truncated']:>11,} "
             f"{row['answer_tokens_lost_if_truncated']:>11,} {row['rows_with_nothing_to_learn']:>10,} {row['packed_sequences']:>10,}"
@@ -94,18 +117,24 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
     out.append("  Axolotl drops rows over it by default; kept activations grow in step with it.")
     odd = lengths.outliers()
     if odd:
-        out.append(f"  {len(odd)} record(s) over four times the 99th percentile, the longest {marks['max']:,} tokens")
+        out.append(
+            f"  {len(odd)} record(s) over four times the 99th percentile, the longest {marks['max']:,} tokens"
+        )
     return out
 
 
 def _histogram(values: Sequence[int], width: int) -> list[str]:
     """Return a one-line picture of lengths on a scale of doublings, with its scale below."""
     top = max(values).bit_length()
-    bins = Counter(max(5, v.bit_length() * 2 - (v < 3 << (v.bit_length() - 2)) if v > 3 else 5) for v in values)
+    bins = Counter(
+        max(5, v.bit_length() * 2 - (v < 3 << (v.bit_length() - 2)) if v > 3 else 5) for v in values
+    )
     cells = range(10, max(top * 2 + 1, 16))
     most = max(bins.values())
     bins[10] += sum(n for k, n in bins.items() if k < 10)
-    picture = "".join(_EIGHTHS[0 if not bins[k] else max(1, round(bins[k] / most * 8))] * 3 for k in cells)
+    picture = "".join(
+        _EIGHTHS[0 if not bins[k] else max(1, round(bins[k] / most * 8))] * 3 for k in cells
+    )
     scale = "".join(f"{1 << (k // 2 - 1):<6,}" for k in cells if k % 2 == 0)
     return [f"  |{picture}|"[:width], f"   {scale}"[:width]]
 
@@ -121,7 +150,11 @@ def _pictures(report: Report, width: int) -> list[str]:
         out += ["", "Turns", *bars(shown | ({"more": more} if more else {}), width)]
     if report.duplicates is not None and report.kept:
         unique = report.kept - report.duplicates
-        out += ["", "Duplicates", *bars({"unique": unique, "exact copies": report.duplicates}, width)]
+        out += [
+            "",
+            "Duplicates",
+            *bars({"unique": unique, "exact copies": report.duplicates}, width),
+        ]
     return out
 
 
@@ -130,7 +163,8 @@ def bars(values: Mapping[str, int], width: int) -> list[str]:
     whole = sum(values.values()) or 1
     room = max(4, width - 42)
     return [
-        f"  {name:18} {n:>10,} {n / whole:>6.1%}  {_BAR * round(n / whole * room)}" for name, n in values.items()
+        f"  {name:18} {n:>10,} {n / whole:>6.1%}  {_BAR * round(n / whole * room)}"
+        for name, n in values.items()
     ]
 
 
@@ -159,7 +193,9 @@ def prepared_lines(manifest: Mapping[str, Any], out: str, width: int = 80) -> li
             f">= {proof['threshold']} in train"
         )
     if manifest["personal_data"]["masked"]:
-        lines.append(f"  masked: {sum(manifest['personal_data']['types'].values()):,} finds; a second scan finds none")
+        lines.append(
+            f"  masked: {sum(manifest['personal_data']['types'].values()):,} finds; a second scan finds none"
+        )
     return [_clip(line, width) for line in lines]
 
 
@@ -169,7 +205,10 @@ def remedy(code: str) -> str:
 
 
 def _columns(text: str) -> int:
-    return sum(2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1 for c in text)
+    return sum(
+        2 if unicodedata.east_asian_width(c) in "WF" else 0 if unicodedata.combining(c) else 1
+        for c in text
+    )
 
 
 def _clip(line: str, width: int) -> str:

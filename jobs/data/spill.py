@@ -101,7 +101,7 @@ class Spill:
         write = self.out
         write["rows"].write(b"".join(part.rows))
         write["offsets"].write(offsets.tobytes())
-        write["files"].write(array("I", [file_number]) .tobytes() * n)
+        write["files"].write(array("I", [file_number]).tobytes() * n)
         write["lines"].write(part.lines.tobytes())
         write["flags"].write(part.flags.tobytes())
         write["exact"].write(b"".join(part.exact))
@@ -121,7 +121,10 @@ class Spill:
             write["changes"].write((json.dumps(note, ensure_ascii=False) + "\n").encode())
         for file in write.values():
             file.flush()
-        entry = {"sizes": {name: file.tell() for name, file in write.items()}, "digest": _kept(part)}
+        entry = {
+            "sizes": {name: file.tell() for name, file in write.items()},
+            "digest": _kept(part),
+        }
         self.log.write(json.dumps(entry, ensure_ascii=False) + "\n")
         self.log.flush()
         self.chunks += 1

@@ -33,7 +33,15 @@ def choose(clusters: Clusters, exact: bytes, alive: bytearray, share: float, see
         if alive[i]:
             sizes[clusters.find(i)] += 1
     order = sorted(
-        (int.from_bytes(hashlib.blake2b(b"%d:" % seed + exact[16 * r : 16 * r + 16], digest_size=8).digest(), "big"), r)
+        (
+            int.from_bytes(
+                hashlib.blake2b(
+                    b"%d:" % seed + exact[16 * r : 16 * r + 16], digest_size=8
+                ).digest(),
+                "big",
+            ),
+            r,
+        )
         for r in sizes
     )
     chosen: set[int] = set()

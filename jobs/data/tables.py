@@ -19,14 +19,18 @@ def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
         header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
         repeated = {name for name in header if header.count(name) > 1}
         if repeated:
-            chunk.issues.append(Issue(1, "duplicate_key", f"the header names {', '.join(sorted(repeated))} twice"))
+            chunk.issues.append(
+                Issue(1, "duplicate_key", f"the header names {', '.join(sorted(repeated))} twice")
+            )
         reader = csv.reader(text, delimiter=separator, strict=True)
         line = 2
         for row in reader:
             if len(row) == len(header):
                 chunk.rows.append((line, dict(zip(header, row, strict=True))))
             elif any(cell.strip() for cell in row):
-                chunk.issues.append(Issue(line, "csv_columns", f"{len(row)} cells, the header has {len(header)}"))
+                chunk.issues.append(
+                    Issue(line, "csv_columns", f"{len(row)} cells, the header has {len(header)}")
+                )
             line = reader.line_num + 2
             if len(chunk.rows) >= CHUNK_ROWS:
                 yield chunk
@@ -37,7 +41,9 @@ def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
         from .encodings import guess
 
         bad = error.object[max(0, error.start - 200) : error.start + 200]
-        chunk.issues.append(Issue(0, "encoding", f"not UTF-8; it looks like {guess(bad)}: --encoding {guess(bad)}"))
+        chunk.issues.append(
+            Issue(0, "encoding", f"not UTF-8; it looks like {guess(bad)}: --encoding {guess(bad)}")
+        )
     except csv.Error as error:
         code = "truncated_last_line" if "unexpected end" in str(error) else "csv_columns"
         chunk.issues.append(Issue(line, code, f"the table breaks here: {error}"))
@@ -92,7 +98,9 @@ def paragraphs(file: str, stream: Any) -> Iterator[Chunk]:
         from .encodings import guess
 
         name = guess(error.object)
-        message = f"not UTF-8 at byte {error.start} of the line; it looks like {name}: --encoding {name}"
+        message = (
+            f"not UTF-8 at byte {error.start} of the line; it looks like {name}: --encoding {name}"
+        )
         chunk.issues.append(Issue(line + 1, "encoding", message, error.start + 1))
     if block:
         chunk.rows.append((start, {"text": "\n".join(block)}))

@@ -32,7 +32,16 @@ PROBES: tuple[tuple[str, tuple[Message, ...], str], ...] = (
     ("system first", ({"role": "system", "content": "Be brief"}, _USER, _ANSWER), ""),
     ("several turns", (_USER, _ANSWER, _USER, _ANSWER), ""),
     ("one speaker twice", (_USER, _USER, _ANSWER), ""),
-    ("tool calls", (_USER, _CALL, {"role": "tool", "content": "21 C", "tool_call_id": "c1", "name": "look_up"}, _ANSWER), _TOOL),
+    (
+        "tool calls",
+        (
+            _USER,
+            _CALL,
+            {"role": "tool", "content": "21 C", "tool_call_id": "c1", "name": "look_up"},
+            _ANSWER,
+        ),
+        _TOOL,
+    ),
 )
 
 
@@ -55,7 +64,10 @@ class Template:
         try:
             return str(
                 _compiled(self.text).render(
-                    messages=given, tools=json.loads(tools) if tools else None, add_generation_prompt=False, **names
+                    messages=given,
+                    tools=json.loads(tools) if tools else None,
+                    add_generation_prompt=False,
+                    **names,
                 )
             )
         except TemplateError:
@@ -69,7 +81,11 @@ class Template:
         for name, messages, tools in PROBES:
             try:
                 text = self.render(messages, tools)
-                lost = [m["content"] for m in messages if m["role"] != "tool" and m["content"] not in text]
+                lost = [
+                    m["content"]
+                    for m in messages
+                    if m["role"] != "tool" and m["content"] not in text
+                ]
                 out[name] = f"the text {lost[0]!r} is lost" if lost else ""
             except TemplateError as error:
                 out[name] = str(error)

@@ -22,7 +22,9 @@ _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _KEPT_KEYS = ("reasoning_content", "thinking", "name", "tool_call_id")
 
 
-def messages(turns: list[Any], options: Options, faults: Faults, *, sharegpt: bool) -> list[Message]:
+def messages(
+    turns: list[Any], options: Options, faults: Faults, *, sharegpt: bool
+) -> list[Message]:
     """Return the turns as messages; faults are appended as (code, message)."""
     out: list[Message] = []
     mapped = dict(options.roles) if options.roles else {}
@@ -99,7 +101,9 @@ def _content(content: Any, number: int, faults: Faults, *, called: bool) -> str 
         return content
     if content is None:
         if called:
-            faults.append(("null_content_with_tool_calls", f"turn {number}: null content beside tool_calls"))
+            faults.append(
+                ("null_content_with_tool_calls", f"turn {number}: null content beside tool_calls")
+            )
             return ""
         faults.append(("null_content", f"turn {number}: content is null"))
         return None
@@ -116,13 +120,24 @@ def _parts(parts: list[Any], number: int, faults: Faults) -> str | None:
         kind = part.get("type") if isinstance(part, dict) else None
         if isinstance(part, str):
             texts.append(part)
-        elif isinstance(part, dict) and isinstance(part.get("text"), str) and kind in (None, *_TEXT_PARTS):
+        elif (
+            isinstance(part, dict)
+            and isinstance(part.get("text"), str)
+            and kind in (None, *_TEXT_PARTS)
+        ):
             texts.append(part["text"])
-        elif isinstance(part, dict) and (isinstance(kind, str) or any(k.startswith(("image", "video", "audio", "input_")) for k in part)):
-            faults.append(("multimodal_unsupported", f"turn {number} holds a part of type {str(kind)[:30]!r}"))
+        elif isinstance(part, dict) and (
+            isinstance(kind, str)
+            or any(k.startswith(("image", "video", "audio", "input_")) for k in part)
+        ):
+            faults.append(
+                ("multimodal_unsupported", f"turn {number} holds a part of type {str(kind)[:30]!r}")
+            )
             return None
         else:
-            faults.append(("structure_not_text", f"turn {number}: {_kind(part)} in the list of parts"))
+            faults.append(
+                ("structure_not_text", f"turn {number}: {_kind(part)} in the list of parts")
+            )
             return None
     faults.append(("text_parts", f"turn {number} is a list of text parts"))
     return "".join(texts)
@@ -146,7 +161,13 @@ def text_of(value: Any, where: str, faults: Faults) -> str | None:
 
 
 def _kind(value: Any) -> str:
-    names = {dict: "an object", list: "a list", str: "a text", bool: "a truth value", type(None): "null"}
+    names = {
+        dict: "an object",
+        list: "a list",
+        str: "a text",
+        bool: "a truth value",
+        type(None): "null",
+    }
     return names.get(type(value), "a number")
 
 
@@ -188,12 +209,21 @@ def _call(call: Any, number: int, faults: Faults) -> dict[str, Any] | None:
         try:
             json.loads(arguments or "{}")
         except (ValueError, RecursionError):
-            faults.append(("tool_args_invalid", f"turn {number}: arguments of {name[:40]!r} are not JSON"))
+            faults.append(
+                ("tool_args_invalid", f"turn {number}: arguments of {name[:40]!r} are not JSON")
+            )
         arguments = arguments or "{}"
     else:
         if arguments is not None:
-            faults.append(("tool_args_mixed_types", f"turn {number}: arguments of {name[:40]!r} are {_kind(arguments)}"))
-        arguments = json.dumps({} if arguments is None else arguments, ensure_ascii=False, separators=(",", ":"))
+            faults.append(
+                (
+                    "tool_args_mixed_types",
+                    f"turn {number}: arguments of {name[:40]!r} are {_kind(arguments)}",
+                )
+            )
+        arguments = json.dumps(
+            {} if arguments is None else arguments, ensure_ascii=False, separators=(",", ":")
+        )
     out: dict[str, Any] = {"type": "function", "function": {"name": name, "arguments": arguments}}
     if isinstance(call.get("id"), str):
         out["id"] = call["id"]
@@ -242,7 +272,11 @@ def _joined(turns: list[Message]) -> list[Message]:
         if turn["role"] == "system":
             continue
         last = out[-1] if out else None
-        if last and last["role"] == turn["role"] in ("user", "assistant") and "tool_calls" not in last:
+        if (
+            last
+            and last["role"] == turn["role"] in ("user", "assistant")
+            and "tool_calls" not in last
+        ):
             last["content"] = f"{last['content']}\n\n{turn['content']}".strip()
             last.update({k: v for k, v in turn.items() if k not in ("role", "content")})
         else:

@@ -21,7 +21,9 @@ def processes(total_bytes: int, wanted: int = 0) -> int:
         return wanted
     if total_bytes < PARALLEL_FROM_BYTES:
         return 1
-    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    cores = (
+        len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    )
     return max(1, min(cores, 4))
 
 

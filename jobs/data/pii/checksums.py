@@ -180,10 +180,7 @@ def swedish(d: str) -> bool:
     d = d[-10:]
     day = int(d[4:6])
     return (
-        len(d) == 10
-        and "01" <= d[2:4] <= "12"
-        and (1 <= day <= 31 or 61 <= day <= 91)
-        and luhn(d)
+        len(d) == 10 and "01" <= d[2:4] <= "12" and (1 <= day <= 31 or 61 <= day <= 91) and luhn(d)
     )
 
 

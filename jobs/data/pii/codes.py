@@ -48,7 +48,11 @@ def find(text: str, low: str) -> Iterator[Span]:
 
 def _iban(text: str, found: re.Match[str]) -> Iterator[Span]:
     start = found.start()
-    if start and text[start - 1].isascii() and (text[start - 1].isalnum() or text[start - 1] == "_"):
+    if (
+        start
+        and text[start - 1].isascii()
+        and (text[start - 1].isalnum() or text[start - 1] == "_")
+    ):
         return
     country = text[start : start + 2].upper()
     length = check.iban_length(country)

@@ -7,7 +7,7 @@ Arabic and Turkish entries are stems, found with any prefix and suffix.
 import re
 from typing import NamedTuple
 
-LEFT_WINDOW = 48   # characters; a cue further away belongs to another number
+LEFT_WINDOW = 48  # characters; a cue further away belongs to another number
 RIGHT_WINDOW = 28
 
 _PHONE = r"""
@@ -53,7 +53,10 @@ _KINDS = {
     "id": _ID, "iban": _IBAN, "no": _NEGATIVE, "num": _NUMBER,
 }  # fmt: skip
 _LEFT = re.compile(
-    "|".join(f"(?P<{k}>{re.sub(chr(92) + 's*' + chr(10) + chr(92) + 's*', '', v)})" for k, v in _KINDS.items())
+    "|".join(
+        f"(?P<{k}>{re.sub(chr(92) + 's*' + chr(10) + chr(92) + 's*', '', v)})"
+        for k, v in _KINDS.items()
+    )
 )
 _RIGHT = re.compile(
     rf"^[\s)\]'’\"]*(?:(?P<no>{_UNITS})|\w*\s*(?:nolu|numarali|no'?lu)?\s*"

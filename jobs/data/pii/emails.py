@@ -7,7 +7,9 @@ from .spans import Span
 from .text import is_arabic
 
 _LOCAL = re.compile(r"[^\s@<>()\[\]{}\"',;:|\\/=،؛*`]+(?:'[^\s@<>()\[\]{}\"',;:|\\/=،؛*`]+)?$")
-_DOMAIN = re.compile(r"(?:[^\W_](?:[\w-]{0,62}[^\W_])?\.)+(?:xn--[a-z0-9]{2,20}|[^\W\d_]{2,24})", re.IGNORECASE)
+_DOMAIN = re.compile(
+    r"(?:[^\W_](?:[\w-]{0,62}[^\W_])?\.)+(?:xn--[a-z0-9]{2,20}|[^\W\d_]{2,24})", re.IGNORECASE
+)
 _TLDS = (
     r"(?:com|net|org|edu|gov|io|co|dev|ai|app|info|biz|me|tr|uk|de|fr|nl|sa|ae|eg|jo|kw|qa|om|bh|lb|iq|"
     r"us|ca|eu|example|test|كوم|نت)"
@@ -26,10 +28,27 @@ _SPELLED = re.compile(
 _LAST_TLD = re.compile(rf"(?:\.|\s|[)\]}}>]){_TLDS}$", re.IGNORECASE)
 _HOST = re.compile(rf"{_HOSTS}$", re.IGNORECASE)
 _MAIL_CUE = re.compile(
-    r"e-?\s?mail|e-?\s?posta|\bmail|adres|بريد|ايميل|إيميل|راسل|write|reach|contact|yaz|اكتب", re.IGNORECASE
+    r"e-?\s?mail|e-?\s?posta|\bmail|adres|بريد|ايميل|إيميل|راسل|write|reach|contact|yaz|اكتب",
+    re.IGNORECASE,
 )
-_SPELLED_GATE = re.compile(r"\b(?:dot|nokta|نقط[ةه]|دوت)\b|[(\[{<]\s*(?:at|et|@)\s*[)\]}>]", re.IGNORECASE)
-_SPELLED_WORDS = ("dot", "nokta", "نقط", "دوت", "(at", "[at", "{at", "<at", " @ ", "(et)", "[et]", "(@)", "[@]")
+_SPELLED_GATE = re.compile(
+    r"\b(?:dot|nokta|نقط[ةه]|دوت)\b|[(\[{<]\s*(?:at|et|@)\s*[)\]}>]", re.IGNORECASE
+)
+_SPELLED_WORDS = (
+    "dot",
+    "nokta",
+    "نقط",
+    "دوت",
+    "(at",
+    "[at",
+    "{at",
+    "<at",
+    " @ ",
+    "(et)",
+    "[et]",
+    "(@)",
+    "[@]",
+)
 _WEB_SUFFIX = re.compile(r"\.(?:png|jpe?g|gif|svg|css|js|py|json|md|txt|html?)$", re.IGNORECASE)
 
 
@@ -85,5 +104,7 @@ def _spelled(text: str) -> Iterator[Span]:
         cued = _MAIL_CUE.search(text[max(0, start - 32) : start])
         if bracketed or _HOST.match(found["host"]) or (told and cued) or (told and "@" in whole):
             yield Span(start, end, "EMAIL", "spelled")
-        elif told and re.search(r"\s(?:dot|nokta|نقطة|نقطه|دوت)\s", whole[found.end("at") - start - 1 :]):
+        elif told and re.search(
+            r"\s(?:dot|nokta|نقطة|نقطه|دوت)\s", whole[found.end("at") - start - 1 :]
+        ):
             yield Span(start, end, "EMAIL", "spelled", weak=True)

@@ -57,8 +57,11 @@ class Masker:
 
     def _under(self, name: str, value: Any) -> Any:
         """Mask a member; its key is the cue for a bare number or text ("phone": 5321112233)."""
-        if isinstance(value, int) and not isinstance(value, bool) and abs(value) > 99_999 or (
-            isinstance(value, str) and len(value) < 64
+        if (
+            isinstance(value, int)
+            and not isinstance(value, bool)
+            and abs(value) > 99_999
+            or (isinstance(value, str) and len(value) < 64)
         ):
             lead = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]+", " ", str(name)) + ": "
             before = len(self.found)
@@ -87,7 +90,9 @@ class Masker:
         return tag
 
 
-def record(row: Record, settings: Settings, *, replace: bool) -> tuple[list[tuple[str, str]], Record]:
+def record(
+    row: Record, settings: Settings, *, replace: bool
+) -> tuple[list[tuple[str, str]], Record]:
     """Return ([(type, rule)], record): every string of it scanned, and masked where asked."""
     masker = Masker(settings, replace=replace)
     if row.messages is None:
@@ -97,7 +102,9 @@ def record(row: Record, settings: Settings, *, replace: bool) -> tuple[list[tupl
     for message in row.messages:
         content = masker.text(message["content"])
         if len(message) == 2:
-            messages.append({"role": message["role"], "content": content} if masker.found else message)
+            messages.append(
+                {"role": message["role"], "content": content} if masker.found else message
+            )
             continue
         new = {**message, "content": content}
         for name in ("reasoning_content", "thinking", "name"):
@@ -109,7 +116,9 @@ def record(row: Record, settings: Settings, *, replace: bool) -> tuple[list[tupl
     tools = row.tools
     if tools:
         masked = masker.value(json.loads(tools))
-        tools = json.dumps(masked, ensure_ascii=False, separators=(",", ":")) if masker.found else tools
+        tools = (
+            json.dumps(masked, ensure_ascii=False, separators=(",", ":")) if masker.found else tools
+        )
     if not replace or not masker.found:
         return masker.found, row
     text = masker.text(row.text) if row.text else ""

@@ -48,7 +48,9 @@ _ARABIC_CUE = frozenset(
     for word in "اسمي واسمي أنا معك معاك السيد السيدة الدكتور الدكتورة الأستاذ الأستاذة المهندس المهندسة المريض "
     "المريضة العميل العميلة الزميل الزميلة المحامي المحامية الموظف الموظفة الطالب الطالبة توقيع الشيخ الحاج الآنسة".split()
 )
-_ARABIC_WEAK_CUE = frozenset(key(w) for w in ("أنا", "معك", "معاك", "الطالب", "العميل", "الموظف", "الشيخ"))
+_ARABIC_WEAK_CUE = frozenset(
+    key(w) for w in ("أنا", "معك", "معاك", "الطالب", "العميل", "الموظف", "الشيخ")
+)
 _ARABIC_STOP = frozenset(
     key(word)
     for word in "ولم لم من في على عن الى إلى هو هي الذي التي قد كان كانت وهو وهي يا هذا هذه ذلك تطلب يشكو وطلب طلب "
@@ -67,7 +69,9 @@ class _Telling(dict[str, bool]):
     def __missing__(self, word: str) -> bool:
         if len(self) > _MAX_WORDS:
             self.clear()
-        parts = set(_KEYS.findall(key(word))) if word.strip(".,،:؛!؟") not in _PREPOSITIONS else set()
+        parts = (
+            set(_KEYS.findall(key(word))) if word.strip(".,،:؛!؟") not in _PREPOSITIONS else set()
+        )
         known = _GATE | first_names() | arabic_names() if not self else self._known
         if not self:
             self._known = known
@@ -116,13 +120,20 @@ def _latin(text: str, tokens: list[_Token], keys: list[str]) -> list[tuple[int, 
             run = _run(text, tokens, keys, i)
             if len(run) > 1:
                 found.append((tokens[i][1], tokens[run[-1]][2], "gazetteer"))
-        elif word in _HONORIFICS and i and _capital(tokens[i - 1][0]) and keys[i - 1] not in _NOT_NAMES:
+        elif (
+            word in _HONORIFICS
+            and i
+            and _capital(tokens[i - 1][0])
+            and keys[i - 1] not in _NOT_NAMES
+        ):
             j = i - 2 if i > 1 and keys[i - 2] in first and _near(text, tokens, i - 2) else i - 1
             if _near(text, tokens, i - 1):
                 found.append((tokens[j][1], tokens[i - 1][2], "honorific"))
         elif (word in _TITLES or word in _ROLES) and i + 1 < len(tokens):
             run = _run(text, tokens, keys, i + 1) if _near(text, tokens, i) else []
-            if len(run) > 1 or (run and word in _TITLES and word not in ("bay", "hoca", "sir", "madam")):
+            if len(run) > 1 or (
+                run and word in _TITLES and word not in ("bay", "hoca", "sir", "madam")
+            ):
                 whole = word in ("dr", "prof", "mr", "mrs", "ms")
                 found.append((tokens[i if whole else i + 1][1], tokens[run[-1]][2], "title"))
     return found
@@ -166,11 +177,15 @@ def _arabic(text: str, tokens: list[_Token], keys: list[str]) -> list[tuple[int,
                 continue
             run = _arabic_run(text, tokens, keys, i + 1)
             strict = word in _ARABIC_WEAK_CUE
-            if run and (not strict or keys[i + 1] in known or (len(run) > 1 and _nisba(keys[run[-1]]))):
+            if run and (
+                not strict or keys[i + 1] in known or (len(run) > 1 and _nisba(keys[run[-1]]))
+            ):
                 found.append((tokens[i + 1][1], tokens[run[-1]][2], "opener"))
         elif word in known and tokens[i][0] not in _PREPOSITIONS:
             run = _arabic_run(text, tokens, keys, i)
-            if len(run) > 1 and (_nisba(keys[run[-1]]) or keys[run[1]] in known or keys[run[1]] in _KUNYA):
+            if len(run) > 1 and (
+                _nisba(keys[run[-1]]) or keys[run[1]] in known or keys[run[1]] in _KUNYA
+            ):
                 found.append((tokens[i][1], tokens[run[-1]][2], "gazetteer"))
     return found
 
@@ -191,7 +206,9 @@ def _arabic_run(text: str, tokens: list[_Token], keys: list[str], i: int) -> lis
             linked = True
         elif word in _ARABIC_STOP:
             break
-        elif run and not linked and not _nisba(word) and word not in arabic_names() and len(run) > 1:
+        elif (
+            run and not linked and not _nisba(word) and word not in arabic_names() and len(run) > 1
+        ):
             break
         else:
             if _nisba(word) and run and not linked:

@@ -10,9 +10,7 @@ NOT_CHECKED = (
     "phone numbers outside the chosen regions that lack a country code",
     "anything inside images, sound or encoded text",
 )
-NOTICE = (
-    "This scan is evidence for your own assessment under KVKK, GDPR or PDPL; it is not legal compliance."
-)
+NOTICE = "This scan is evidence for your own assessment under KVKK, GDPR or PDPL; it is not legal compliance."
 #: Country code or region word -> the area within which data may stay.
 _AREAS = {
     **dict.fromkeys("at be bg cy cz de dk ee es fi fr gr hr hu ie it lt lu lv mt nl pl pt ro se si sk is no li".split(), "eu"),
@@ -30,7 +28,13 @@ def area(region: str) -> str:
 
 
 def blocks(
-    found: Mapping[str, int], *, scanned: bool, masked: bool, reviewed: bool, data_region: str, machine_region: str
+    found: Mapping[str, int],
+    *,
+    scanned: bool,
+    masked: bool,
+    reviewed: bool,
+    data_region: str,
+    machine_region: str,
 ) -> str | None:
     """Return why a run must not start, None when it may.
 

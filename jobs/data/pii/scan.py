@@ -11,7 +11,17 @@ from .text import key, plain
 PLACEHOLDER = re.compile(r"<(?:EMAIL|PHONE|CARD|IBAN|ID|IP|SECRET|TERM|NAME)_[0-9]+>")
 _TWO_DIGITS = re.compile(r"[0-9][0-9 .\-()/]?[0-9]")
 # Where finds overlap the earlier type wins; a longer find of a strong type beats a weak one.
-_RANK = {"SECRET": 0, "TERM": 1, "EMAIL": 2, "IBAN": 3, "CARD": 4, "ID": 5, "PHONE": 6, "IP": 7, "NAME": 8}
+_RANK = {
+    "SECRET": 0,
+    "TERM": 1,
+    "EMAIL": 2,
+    "IBAN": 3,
+    "CARD": 4,
+    "ID": 5,
+    "PHONE": 6,
+    "IP": 7,
+    "NAME": 8,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +42,9 @@ def terms_pattern(lines: Iterable[str]) -> re.Pattern[str] | None:
     words = {" ".join(line.split()) for line in lines if line.strip() and not line.startswith("#")}
     if not words:
         return None
-    parts = sorted((re.escape(key(word)).replace(r"\ ", r"\s+") for word in words), key=len, reverse=True)
+    parts = sorted(
+        (re.escape(key(word)).replace(r"\ ", r"\s+") for word in words), key=len, reverse=True
+    )
     return re.compile(r"(?<!\w)[وبلفك]?(" + "|".join(parts) + r")(?=\W|\Z|'|’|[يهنك]{1,2}\b)")
 
 
@@ -51,7 +63,9 @@ def scan(text: str, settings: Settings) -> list[Span]:
     if settings.with_names:
         found += names.find(body)
     if form.back is not None:
-        found = [s._replace(start=h[0], end=h[1]) for s in found for h in (form.home(s.start, s.end),)]
+        found = [
+            s._replace(start=h[0], end=h[1]) for s in found for h in (form.home(s.start, s.end),)
+        ]
     if settings.terms is not None:
         found += _terms(text, settings.terms)
     if settings.skip_types:

@@ -39,13 +39,17 @@ _KEY_GATE = (
     "glpat-", "xox", "aiza", "rpa_", "npm_", "pypi-", "sg.", "eyj",
 )  # fmt: skip
 _GATE = ("key", "secret", "token", "bearer", "passw", "parola", "şifre", "كلمة")
-_URL_LOGIN = re.compile(r"[a-z][a-z0-9+.-]{2,12}://[^\s:/@]{1,64}:(?P<value>[^\s/@]{3,})@", re.IGNORECASE)
+_URL_LOGIN = re.compile(
+    r"[a-z][a-z0-9+.-]{2,12}://[^\s:/@]{1,64}:(?P<value>[^\s/@]{3,})@", re.IGNORECASE
+)
 _MIN_BITS = 3.0  # Shannon bits a character; English words lie near 2.5, random base64 above 4
 
 
 def find(text: str, low: str) -> Iterator[Span]:
     """Yield keys, private keys, passwords in addresses and assignments; `low`: in lower case."""
-    marked = "_" in low or "-" in low or "eyj" in low or "sg." in low or "akia" in low or "asia" in low
+    marked = (
+        "_" in low or "-" in low or "eyj" in low or "sg." in low or "akia" in low or "asia" in low
+    )
     if (marked or "aiza" in low) and any(word in low for word in _KEY_GATE):
         for found in _KEY.finditer(text):
             left = text[found.start() - 1 : found.start()]
@@ -78,7 +82,11 @@ def _looks_random(value: str) -> bool:
             any(not c.isalnum() for c in value),
         )
     )
-    if kinds < 3 or not any(c.isdigit() for c in value) or value.startswith(("http", "os.", "$", "{")):
+    if (
+        kinds < 3
+        or not any(c.isdigit() for c in value)
+        or value.startswith(("http", "os.", "$", "{"))
+    ):
         return False
     counts = Counter(value)
     bits = -sum(n / len(value) * math.log2(n / len(value)) for n in counts.values())

@@ -9,10 +9,14 @@ import unicodedata
 from typing import NamedTuple
 
 _DIGIT_BASES = (0x0660, 0x06F0, 0x0966, 0xFF10, 0x09E6)  # Arabic-Indic, Persian, Devanagari, wide
-_SPACES = "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+_SPACES = (
+    "\u00a0\u2000\u2001\u2002\u2003\u2004\u2005\u2006\u2007\u2008\u2009\u200a\u202f\u205f\u3000"
+)
 _DASHES = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\ufe58\ufe63\uff0d"
 # Zero-width, bidi controls, soft hyphen, tatweel, BOM: they carry no letter and hide numbers.
-INVISIBLE = re.compile("[\u00ad\u0640\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]")
+INVISIBLE = re.compile(
+    "[\u00ad\u0640\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064\u2066-\u2069\ufeff]"
+)
 
 _TO_PLAIN: dict[int, str] = {
     **{base + n: str(n) for base in _DIGIT_BASES for n in range(10)},
