@@ -168,8 +168,8 @@ class Rows:
         """Map the file; an empty one is fine."""
         self.offsets = offsets
         self.size = path.stat().st_size
-        self.file = path.open("rb")
-        self.map = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
+        with path.open("rb") as file:  # the map outlives its file
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
 
     def __len__(self) -> int:
         return len(self.offsets)
@@ -190,9 +190,9 @@ class Shingles:
     def __init__(self, path: Path, counts: Any) -> None:
         """Map the file; an empty one is fine."""
         self.ends = array("Q", accumulate(counts))
-        self.file = path.open("rb")
         size = path.stat().st_size
-        self.map = mmap.mmap(self.file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        with path.open("rb") as file:  # the map outlives its file
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
 
     def __len__(self) -> int:
         return len(self.ends)

@@ -9,7 +9,10 @@ WORDS = "river stone bread cloud letter garden winter candle harbour market brid
 
 def sentence(seed: int, length: int = 14) -> str:
     """Return a sentence unlike those of other seeds."""
-    return " ".join(f"{WORDS[(seed * 7 + i * (seed % 5 + 1)) % len(WORDS)]}{seed + i * i}" for i in range(length))
+    return " ".join(
+        f"{WORDS[(seed * 7 + i * (seed % 5 + 1)) % len(WORDS)]}{seed + i * i}"
+        for i in range(length)
+    )
 
 
 def pairs(n: int = 40) -> list[tuple[str, str]]:
@@ -27,7 +30,11 @@ def chat(n: int = 40) -> str:
         row: dict[str, object] = {"messages": turns}
         if i % 4 == 2:
             arguments: object = {"n": i, "when": "now"} if i % 8 == 2 else json.dumps({"n": str(i)})
-            call = {"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": arguments}}
+            call = {
+                "id": "c1",
+                "type": "function",
+                "function": {"name": "look_up", "arguments": arguments},
+            }
             turns[1:1] = [
                 {"role": "assistant", "content": None, "tool_calls": [call]},
                 {"role": "tool", "tool_call_id": "c1", "content": f"found {i}"},
@@ -45,14 +52,18 @@ def chat(n: int = 40) -> str:
 def sharegpt(n: int = 40) -> str:
     """Return conversations with from and value."""
     return lines(
-        [{"conversations": [{"from": "human", "value": p}, {"from": "gpt", "value": a}]} for p, a in pairs(n)]
+        [
+            {"conversations": [{"from": "human", "value": p}, {"from": "gpt", "value": a}]}
+            for p, a in pairs(n)
+        ]
     )
 
 
 def alpaca(n: int = 40) -> str:
     """Return instruction, input, output; one output is a number."""
     rows: list[dict[str, object]] = [
-        {"instruction": p, "input": "" if i % 2 else f"given {i}", "output": a} for i, (p, a) in enumerate(pairs(n))
+        {"instruction": p, "input": "" if i % 2 else f"given {i}", "output": a}
+        for i, (p, a) in enumerate(pairs(n))
     ]
     rows[3]["output"] = 42
     return lines(rows)

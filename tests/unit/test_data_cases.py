@@ -16,7 +16,9 @@ OK = '{"messages":[{"role":"user","content":"What is 2+2?"},{"role":"assistant",
 
 
 def turns(*pairs, **extra):
-    return json.dumps({"messages": [{"role": r, "content": c} for r, c in pairs], **extra}, ensure_ascii=False)
+    return json.dumps(
+        {"messages": [{"role": r, "content": c} for r, c in pairs], **extra}, ensure_ascii=False
+    )
 
 
 def run(*args):
@@ -45,7 +47,9 @@ def test_catalogue(case):
 
 def test_clean_set_passes(tmp_path):
     path = tmp_path / "clean.jsonl"
-    path.write_text("".join(turns(("user", f"q{i}?"), ("assistant", f"a{i}.")) + "\n" for i in range(9)))
+    path.write_text(
+        "".join(turns(("user", f"q{i}?"), ("assistant", f"a{i}.")) + "\n" for i in range(9))
+    )
     assert findings(path) == []
 
 
@@ -120,7 +124,9 @@ VARIANTS = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("content", "code", "line"), VARIANTS, ids=lambda v: v[:30] if isinstance(v, str) else str(v))
+@pytest.mark.parametrize(
+    ("content", "code", "line"), VARIANTS, ids=lambda v: v[:30] if isinstance(v, str) else str(v)
+)
 def test_variant(tmp_path, content, code, line):
     path = tmp_path / "data.jsonl"
     path.write_bytes(content.encode("utf-8", "surrogatepass"))
@@ -167,7 +173,11 @@ def test_more_than_half_dropped_is_refused(tmp_path):
 
 def test_bad_lines_can_be_left_out(tmp_path):
     path = tmp_path / "data.jsonl"
-    path.write_text("".join(turns(("user", f"q{i}"), ("assistant", "a")) + "\n" for i in range(5)) + '{"a":1,}\n' + OK)
+    path.write_text(
+        "".join(turns(("user", f"q{i}"), ("assistant", "a")) + "\n" for i in range(5))
+        + '{"a":1,}\n'
+        + OK
+    )
     assert any(f["code"] == "json_syntax" for f in findings(path))
     assert all(f["severity"] != "error" for f in findings(path, "--skip-bad-lines"))
 

@@ -129,8 +129,16 @@ def test_same_value_same_placeholder_in_a_conversation():
 
 
 def test_numbers_in_tool_arguments_stay_json():
-    call = {"type": "function", "function": {"name": "f", "arguments": '{"phone":5321112233,"n":3}'}}
-    _, out = masked([{"role": "user", "content": "x"}, {"role": "assistant", "content": "", "tool_calls": [call]}])
+    call = {
+        "type": "function",
+        "function": {"name": "f", "arguments": '{"phone":5321112233,"n":3}'},
+    }
+    _, out = masked(
+        [
+            {"role": "user", "content": "x"},
+            {"role": "assistant", "content": "", "tool_calls": [call]},
+        ]
+    )
     arguments = json.loads(out.messages[1]["tool_calls"][0]["function"]["arguments"])
     assert arguments == {"phone": "<PHONE_1>", "n": 3}
 
@@ -155,5 +163,17 @@ def test_policy():
     assert policy.blocks(found, scanned=True, masked=True, reviewed=False, **leave) is None
     assert policy.blocks(found, scanned=True, masked=False, reviewed=True, **leave) is None
     assert "not scanned" in policy.blocks({}, scanned=False, masked=False, reviewed=False, **leave)
-    assert "keys" in policy.blocks({"SECRET": 1}, scanned=True, masked=False, reviewed=False, **stay)
-    assert policy.blocks(found, scanned=True, masked=False, reviewed=False, data_region="de", machine_region="EU-RO-1") is None
+    assert "keys" in policy.blocks(
+        {"SECRET": 1}, scanned=True, masked=False, reviewed=False, **stay
+    )
+    assert (
+        policy.blocks(
+            found,
+            scanned=True,
+            masked=False,
+            reviewed=False,
+            data_region="de",
+            machine_region="EU-RO-1",
+        )
+        is None
+    )

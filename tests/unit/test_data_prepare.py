@@ -25,11 +25,16 @@ ROOT = Path(__file__).parents[2]
 def record(rng, prompt=None, **extra):
     said = prompt or " ".join(rng.choices(WORDS, k=12))
     answer = " ".join(rng.choices(WORDS, k=30))
-    return {"messages": [{"role": "user", "content": said}, {"role": "assistant", "content": answer}], **extra}
+    return {
+        "messages": [{"role": "user", "content": said}, {"role": "assistant", "content": answer}],
+        **extra,
+    }
 
 
 def write(path, rows):
-    path.write_text("".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8")
+    path.write_text(
+        "".join(json.dumps(r, ensure_ascii=False) + "\n" for r in rows), encoding="utf-8"
+    )
     return path
 
 
@@ -105,7 +110,9 @@ def test_no_leak_by_copy_prompt_or_group(tmp_path):
     rows += [record(rng, prompt=f"the same question {i % 9}") for i in range(90)]
     rows += [record(rng, author=f"author{i % 7}") for i in range(140)]
     source = write(tmp_path / "in.jsonl", rows)
-    made = prepare.prepare([source], tmp_path / "a", Options(validation=0.2, near=False, exact=False, group="author"))
+    made = prepare.prepare(
+        [source], tmp_path / "a", Options(validation=0.2, near=False, exact=False, group="author")
+    )
     train, held = read(tmp_path / "a" / "train.jsonl"), read(tmp_path / "a" / "validation.jsonl")
     assert len(held) > 60
     sets = [shingles(" ".join(m["content"] for m in r["messages"])) for r in train]
@@ -147,7 +154,9 @@ def test_masked_set_scans_clean(tmp_path):
     rows[4]["messages"][0]["content"] += " my phone is 0532 123 45 67 and mail ayse@ornek.example"
     source = write(tmp_path / "in.jsonl", rows)
     made = prepare.prepare([source], tmp_path / "a", Options(mask=True))
-    text = (tmp_path / "a" / "train.jsonl").read_text() + (tmp_path / "a" / "validation.jsonl").read_text()
+    text = (tmp_path / "a" / "train.jsonl").read_text() + (
+        tmp_path / "a" / "validation.jsonl"
+    ).read_text()
     assert "<PHONE_1>" in text
     assert "<EMAIL_1>" in text
     assert scan(text, Settings()) == []
@@ -160,7 +169,9 @@ def test_prepared_data_prepares_to_itself(tmp_path):
     source = write(tmp_path / "in.jsonl", sample())
     prepare.prepare([source], tmp_path / "a", Options(validation=0))
     prepare.prepare([tmp_path / "a" / "train.jsonl"], tmp_path / "b", Options(validation=0))
-    assert (tmp_path / "a" / "train.jsonl").read_bytes() == (tmp_path / "b" / "train.jsonl").read_bytes()
+    assert (tmp_path / "a" / "train.jsonl").read_bytes() == (
+        tmp_path / "b" / "train.jsonl"
+    ).read_bytes()
 
 
 def test_nothing_left_is_refused(tmp_path):
@@ -177,7 +188,10 @@ def test_empty_prompts_become_text_only_if_all_are(tmp_path):
     made = prepare.prepare([source], tmp_path / "a", Options())
     assert made.manifest["format"] == "completion"
     assert read(tmp_path / "a" / "train.jsonl")[0].keys() == {"text"}
-    assert output.axolotl_datasets(tmp_path / "a", made.manifest)["datasets"][0]["type"] == "completion"
+    assert (
+        output.axolotl_datasets(tmp_path / "a", made.manifest)["datasets"][0]["type"]
+        == "completion"
+    )
     mixed = [{"prompt": "" if i == 3 else f"p{i}", "completion": a} for i, a in enumerate(answers)]
     made = prepare.prepare([write(tmp_path / "in.jsonl", mixed)], tmp_path / "a", Options())
     assert made.manifest["counts"]["left_out"] == {"empty_prompt": 1}
