@@ -5,7 +5,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
-from .chunks import CHUNK_ROWS, MAX_LINE_BYTES, Chunk, Issue
+from .chunks import CHUNK_BYTES, CHUNK_ROWS, MAX_LINE_BYTES, Chunk, Issue
 from .parse import DuplicateKeyError, decoder, explain
 
 _BLOCK = 1 << 18
@@ -23,7 +23,9 @@ def values(file: str, stream: Any, kind: str, *, told: bool) -> Iterator[Chunk]:
         chunk.issues.append(
             Issue(1, "array_in_jsonl", "the file is one JSON array, not one record a line")
         )
-    for item in _Walk(stream, array=kind == "array"):
+    walk = _Walk(stream, array=kind == "array")
+    start = 0
+    for item in walk:
         if isinstance(item, Issue):
             chunk.issues.append(item)
             continue
@@ -32,7 +34,8 @@ def values(file: str, stream: Any, kind: str, *, told: bool) -> Iterator[Chunk]:
         chunk.rows.extend((line, row) for row in inner) if inner else chunk.rows.append(
             (line, value)
         )
-        if len(chunk.rows) >= CHUNK_ROWS:
+        if len(chunk.rows) >= CHUNK_ROWS or walk.read_bytes - start > CHUNK_BYTES:
+            start = walk.read_bytes
             yield chunk
             chunk = Chunk(file, line, 0, kind=kind)
     chunk.last = True

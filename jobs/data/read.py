@@ -235,9 +235,40 @@ def _zstd(stream: IO[bytes]) -> IO[bytes]:
         import zstandard
     except ImportError:
         raise ReadError("unsupported_file", "reading .zst needs: pip install zstandard") from None
-    return cast(
-        "IO[bytes]", zstandard.ZstdDecompressor().stream_reader(stream, read_across_frames=True)
-    )
+    return cast("IO[bytes]", _Zstd(stream, zstandard))
+
+
+class _Zstd:
+    """Zstandard frames as one byte stream. EOFError for a broken or unfinished frame."""
+
+    def __init__(self, stream: IO[bytes], zstandard: Any) -> None:
+        self.stream = stream
+        self.library = zstandard
+        self.frame = zstandard.ZstdDecompressor().decompressobj()
+        self.begun = False
+        self.ready = b""
+
+    def read(self, size: int = -1) -> bytes:
+        while size < 0 or len(self.ready) < size:
+            block = self.stream.read(1 << 16)
+            if not block:
+                if self.begun and not self.frame.eof:
+                    raise EOFError("the last frame is not closed")
+                break
+            try:
+                while block:
+                    self.begun = True
+                    self.ready += self.frame.decompress(block)
+                    block = self.frame.unused_data if self.frame.eof else b""
+                    if self.frame.eof:
+                        self.frame = self.library.ZstdDecompressor().decompressobj()
+                        self.begun = False
+            except self.library.ZstdError as error:
+                raise EOFError(str(error)) from error
+        if size < 0:
+            size = len(self.ready)
+        out, self.ready = self.ready[:size], self.ready[size:]
+        return out
 
 
 class _Counted:

@@ -5,7 +5,7 @@ import io
 from collections.abc import Iterator
 from typing import Any
 
-from .chunks import CHUNK_ROWS, MAX_LINE_BYTES, Chunk, Issue
+from .chunks import CHUNK_BYTES, CHUNK_ROWS, MAX_LINE_BYTES, Chunk, Issue
 
 
 def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
@@ -24,7 +24,9 @@ def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
             )
         reader = csv.reader(text, delimiter=separator, strict=True)
         line = 2
+        held = 0
         for row in reader:
+            held += sum(map(len, row))
             if len(row) == len(header):
                 chunk.rows.append((line, dict(zip(header, row, strict=True))))
             elif any(cell.strip() for cell in row):
@@ -32,9 +34,9 @@ def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
                     Issue(line, "csv_columns", f"{len(row)} cells, the header has {len(header)}")
                 )
             line = reader.line_num + 2
-            if len(chunk.rows) >= CHUNK_ROWS:
+            if len(chunk.rows) >= CHUNK_ROWS or held > CHUNK_BYTES:
                 yield chunk
-                chunk = Chunk(file, line, 0, kind="csv")
+                chunk, held = Chunk(file, line, 0, kind="csv"), 0
         if not chunk.rows and chunk.first_line == 1 and not chunk.issues:
             chunk.issues.append(Issue(0, "empty_file", "there is a header and no row"))
     except UnicodeDecodeError as error:
@@ -63,7 +65,7 @@ def parquet(file: str, disk: Any) -> Iterator[Chunk]:
 
     line = 1
     try:
-        for batch in pq.ParquetFile(disk).iter_batches(batch_size=CHUNK_ROWS):
+        for batch in pq.ParquetFile(disk).iter_batches(batch_size=CHUNK_ROWS // 8):
             rows = list(enumerate(batch.to_pylist(), line))
             yield Chunk(file, line, 0, rows=[(n, r) for n, r in rows], kind="parquet")
             line += len(rows)
@@ -77,7 +79,7 @@ def paragraphs(file: str, stream: Any) -> Iterator[Chunk]:
     """Yield chunks of {"text": ...} rows: plain text split at blank lines."""
     chunk = Chunk(file, 1, 0, kind="text")
     block: list[str] = []
-    start = line = size = 0
+    start = line = size = held = 0
     crlf = False
     try:
         for line, raw in enumerate(io.BufferedReader(stream), 1):
@@ -90,10 +92,11 @@ def paragraphs(file: str, stream: Any) -> Iterator[Chunk]:
                 continue
             if block:
                 chunk.rows.append((start, {"text": "\n".join(block)}))
+                held += size
                 block, start, size = [], 0, 0
-            if len(chunk.rows) >= CHUNK_ROWS:
+            if len(chunk.rows) >= CHUNK_ROWS or held > CHUNK_BYTES:
                 yield chunk
-                chunk = Chunk(file, line, 0, kind="text")
+                chunk, held = Chunk(file, line, 0, kind="text"), 0
     except UnicodeDecodeError as error:
         from .encodings import guess
 

@@ -1,0 +1,135 @@
+"""Lengths, templates and job files."""
+
+import json
+
+import pytest
+from tokenizers import Tokenizer, models, pre_tokenizers, trainers
+
+from jobs.data import gate, jobfile, templates, tokens
+from jobs.data.lengths import Lengths, estimate, packed
+from jobs.data.options import Options
+from jobs.data.records import normalise
+from tests.e2e.data_formats import chat, pairs, text
+
+STRICT = (
+    "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    path = tmp_path_factory.mktemp("tokenizer")
+    tokenizer = Tokenizer(models.BPE())
+    tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    trainer = trainers.BpeTrainer(
+        vocab_size=600, special_tokens=["<|im_start|>", "<|im_end|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+    )
+    tokenizer.train_from_iterator([f"{p} {a}" for p, a in pairs()], trainer)
+    tokenizer.save(str(path / "tokenizer.json"))
+    (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates.BUILT_IN["chatml"]}))
+    return path
+
+
+def records(content):
+    out = []
+    for line in content.splitlines():
+        record = normalise(json.loads(line), Options(), [])[1]
+        assert record is not None
+        out.append(record)
+    return out
+
+
+def test_pieces_add_up_to_the_whole(folder):
+    rows = records(chat())
+    counted, how = tokens.count(rows, Options(tokenizer=str(folder)))
+    assert how == tokens.EXACT
+    tokenizer, template = tokens.load(str(folder)), templates.load(folder)
+    for row, (total, prompt, answer) in zip(rows, counted, strict=True):
+        whole = len(tokenizer.encode(template.render(row.messages, row.tools), add_special_tokens=False))
+        assert total == whole
+        assert 0 < prompt < total
+        assert 0 < answer < total
+
+
+def test_a_prompt_that_repeats_the_answer_is_not_cut_there(folder):
+    row = records('{"prompt":"yes yes","completion":"yes"}')[0]
+    total, prompt, answer = tokens.count([row], Options(tokenizer=str(folder)))[0][0]
+    assert prompt > answer
+    assert total > prompt
+
+
+def test_estimate_marks_scripts():
+    assert estimate("a" * 100) == 21
+    assert estimate("The café is open. " + "It serves bread. " * 20) < 18 * 21 / 4
+    assert estimate("güneş değil mi? " * 20) > 16 * 20 / 3
+    assert estimate("مرحبا بالعالم " * 20) > 14 * 20 / 3
+
+
+def test_advice_and_table():
+    lengths = Lengths()
+    for i in range(1000):
+        lengths.total.append(300 if i < 995 else 5000)
+        lengths.prompt.append(100 if i != 999 else 4999)
+        lengths.answer.append(200 if i < 995 else 1)
+    size, _ = lengths.advice()
+    assert size == 512
+    row = lengths.row(512)
+    assert (row["rows_over"], row["rows_with_nothing_to_learn"]) == (5, 1)
+    assert row["tokens_lost_if_truncated"] == 5 * (5000 - 512)
+    assert lengths.outliers() == list(range(995, 1000))
+    assert packed([300] * 10, 1000) == 4
+
+
+def job(tmp_path, body, tokenizer_config=None):
+    if tokenizer_config is not None:
+        model = tmp_path / "model"
+        model.mkdir()
+        (model / "tokenizer_config.json").write_text(json.dumps(tokenizer_config))
+        body = {**body, "model": "model"}
+    data = jobfile.read(body, tmp_path, Options())
+    report = gate.Report()
+    jobfile.check_template(data, report, "job.yaml")
+    return data, [f.code for f in report.findings]
+
+
+def test_template_of_the_job(tmp_path, folder):
+    assert job(tmp_path, {"model": "acme/base-7b"})[1] == ["no_chat_template"]
+    assert job(tmp_path, {"model": "acme/tiny-instruct"})[1] == ["chat_template_unverified"]
+    assert job(tmp_path, {"model": "acme/base-7b", "axolotl": {"chat_template": "chatml"}})[1] == []
+    assert job(tmp_path, {"model": "acme/base-7b", "data": {"format": "completion"}})[1] == []
+    assert job(tmp_path, {"model": str(folder)})[1] == []
+
+
+@pytest.mark.parametrize(
+    ("config", "codes"),
+    [
+        ({}, ["no_chat_template"]),
+        ({"chat_template": "{% for m in messages %}{{ broken"}, ["chat_template_fails"]),
+        ({"chat_template": "nothing of the messages"}, ["chat_template_fails"]),
+        ({"chat_template": STRICT}, []),
+    ],
+)
+def test_local_template(tmp_path, config, codes):
+    data, found = job(tmp_path, {"data": {"train": "x.jsonl"}}, config)
+    assert found == codes
+    assert data.options.alternation == (config.get("chat_template") == STRICT)
+
+
+def test_strict_template_refuses_what_it_cannot_render(tmp_path):
+    path = tmp_path / "x.jsonl"
+    path.write_text('{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}]}\n')
+    data, _ = job(tmp_path, {"data": {"train": "x.jsonl"}}, {"chat_template": STRICT})
+    report = gate.check(data.train, data.options)
+    assert "template_needs_alternation" in [f.code for f in report.findings]
+    joined = gate.check(data.train, Options(fix=True, alternation=True))
+    assert not joined.refused
+    report = gate.Report()
+    jobfile.check_records(data, report, "job.yaml", systems=True, tools=False)
+    assert [f.code for f in report.findings] == ["chat_template_fails"]
+
+
+def test_text_needs_no_template(folder):
+    rows = records(text())
+    counted, _ = tokens.count(rows, Options(tokenizer=str(folder)))
+    assert all(prompt == 0 and total >= answer - 1 for total, prompt, answer in counted)
