@@ -1,7 +1,9 @@
 """Speed and memory of the data gate on invented chat records, and the generator of them.
 
     python benches/data_speed.py generate FILE [--records 100000] [--seed 1]
-    python benches/data_speed.py run FILE [--steps read,lengths,exact,near,pii,tokens,prepare] [--json]
+    python benches/data_speed.py run FILE [--steps read,lengths,exact,...] [--json]
+
+Steps: read, lengths, exact, near, pii, tokens, prepare.
 
 About 770 bytes a record; Arabic 40 %, Turkish 30 %, English 30 %; of 100 records 8 are exact
 copies and 7 near copies (4 % of the words replaced) of an earlier one. FILE.pairs.json holds the
@@ -21,11 +23,103 @@ import time
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
 _SYLLABLES = {
-    "en": ("ta re in con me tion er al is the an pro ver da li mo ing ex per com "
-           "st ble de un sol ra pla ne wor ke").split(),
-    "tr": "ka la ri yor mış ler den çı gö rü şe bi ür ıl eş dağ sı nü tı ö ya ve bu ne ki da ge li mi ğı".split(),
-    "ar": "ال من في على م ت ي ن كت عل سم قو در بي ها وا را لا جد شر حس نا مر كا تو هي سا فر مت عا".split(),
-}  # fmt: skip
+    "en": [
+        "ta",
+        "re",
+        "in",
+        "con",
+        "me",
+        "tion",
+        "er",
+        "al",
+        "is",
+        "the",
+        "an",
+        "pro",
+        "ver",
+        "da",
+        "li",
+        "mo",
+        "ing",
+        "ex",
+        "per",
+        "com",
+        "st",
+        "ble",
+        "de",
+        "un",
+        "sol",
+        "ra",
+        "pla",
+        "ne",
+        "wor",
+        "ke",
+    ],
+    "tr": [
+        "ka",
+        "la",
+        "ri",
+        "yor",
+        "mış",
+        "ler",
+        "den",
+        "çı",
+        "gö",
+        "rü",
+        "şe",
+        "bi",
+        "ür",
+        "ıl",
+        "eş",
+        "dağ",
+        "sı",
+        "nü",
+        "tı",
+        "ö",
+        "ya",
+        "ve",
+        "bu",
+        "ne",
+        "ki",
+        "da",
+        "ge",
+        "li",
+        "mi",
+        "ğı",
+    ],
+    "ar": [
+        "ال",
+        "من",
+        "في",
+        "على",
+        "م",
+        "ت",
+        "ي",
+        "ن",
+        "كت",
+        "عل",
+        "سم",
+        "قو",
+        "در",
+        "بي",
+        "ها",
+        "وا",
+        "را",
+        "لا",
+        "جد",
+        "شر",
+        "حس",
+        "نا",
+        "مر",
+        "كا",
+        "تو",
+        "هي",
+        "سا",
+        "فر",
+        "مت",
+        "عا",
+    ],
+}
 _PERSONAL = {
     "en": (
         " Call me on +44 7911 123456.",
@@ -35,6 +129,8 @@ _PERSONAL = {
     "tr": (" Numaram 0532 123 45 67.", " TC kimlik 78414122526.", " E-posta ayse@ornek.example."),
     "ar": (" رقم الجوال 0551234567.", " هويتي 1441763651.", " بريدي sara@example.sa."),
 }
+
+TOKENIZER = [""]  # the folder for the step `tokens`
 
 
 def vocabulary(rng, language, size=4000):
@@ -61,7 +157,8 @@ def text(rng, words, count):
 def generate(path, records, seed):
     rng = random.Random(seed)
     words = {k: vocabulary(rng, k) for k in _SYLLABLES}
-    made, pairs = [], {"exact": [], "near": []}
+    made: list[tuple[int, list[dict[str, str]], str]] = []
+    pairs: dict[str, list[tuple[int, int]]] = {"exact": [], "near": []}
     size = {"en": 62, "tr": 56, "ar": 44}  # words of the two turns, for about 770 bytes
     with open(path, "w", encoding="utf-8") as file:
         for i in range(records):
@@ -142,16 +239,13 @@ def measure(name, path, queue):
             "candidates": found.candidates,
         }
     else:
-        options = Options(tokenizer=sys.argv[0] and measure.tokenizer if name == "tokens" else "")
+        options = Options(tokenizer=TOKENIZER[0] if name == "tokens" else "")
         report = gate.check([pathlib.Path(path)], options, steps=steps[name], processes=1)
         records = report.records
         notes = {"duplicates": report.duplicates, "pii": sum(report.pii.values())}
     used = time.process_time() - began
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     queue.send((records, used, peak, notes))
-
-
-measure.tokenizer = ""
 
 
 def run(path, steps, tokenizer, as_json):
@@ -165,10 +259,12 @@ def run(path, steps, tokenizer, as_json):
     results["json.loads alone"] = {"per_cpu_second": round(count / used)}
     if not as_json:
         print(
-            f"json.loads alone {count / used:,.0f} records/CPU-s: the machine's own pace in this run"
+            f"json.loads alone {count / used:,.0f} records/CPU-s: the machine's own pace in "
+            "this "
+            "run"
         )
     for name in steps:
-        measure.tokenizer = tokenizer
+        TOKENIZER[0] = tokenizer
         here, there = multiprocessing.get_context("fork").Pipe()
         child = multiprocessing.get_context("fork").Process(
             target=measure, args=(name, path, there)
@@ -181,12 +277,19 @@ def run(path, steps, tokenizer, as_json):
             sys.exit(f"the step {name} failed; see above")
         child.join()
         results[name] = {
-            "records": records, "cpu_seconds": round(used, 2), "per_cpu_second": round(records / used),
-            "peak_mib": round(peak), **notes,
-        }  # fmt: skip
+            "records": records,
+            "cpu_seconds": round(used, 2),
+            "per_cpu_second": round(records / used),
+            "peak_mib": round(peak),
+            **notes,
+        }
         if not as_json:
             print(
-                f"{name:9} {records / used:>9,.0f} records/CPU-s  {used:6.1f} s  {peak:5.0f} MiB  {notes}",
+                (
+                    f"{name:9} {records / used:>9,.0f} records/CPU-s  {used:6.1f} s  {peak:5.0f} "
+                    "MiB "
+                    f" {notes}"
+                ),
                 flush=True,
             )
     if as_json:
@@ -211,8 +314,10 @@ def main():
     if args.command == "generate":
         pairs = generate(args.file, args.records, args.seed)
         size = pathlib.Path(args.file).stat().st_size
-        print(f"{args.records:,} records, {size / args.records:.0f} bytes each, "
-              f"{len(pairs['exact']):,} exact and {len(pairs['near']):,} near copies")  # fmt: skip
+        print(
+            f"{args.records:,} records, {size / args.records:.0f} bytes each, "
+            f"{len(pairs['exact']):,} exact and {len(pairs['near']):,} near copies"
+        )
     else:
         run(args.file, args.steps.split(","), args.tokenizer, args.json)
 

@@ -56,15 +56,20 @@ def figures(hit, miss, wrong):
 
 
 def score(lines, settings):
-    counts = defaultdict(lambda: [0, 0, 0])
-    by_language = defaultdict(lambda: [0, 0, 0])
+    counts: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
+    by_language: dict[str, list[int]] = defaultdict(lambda: [0, 0, 0])
     notes = []
     for line in lines:
         found = [
-            {"start": s.start, "end": s.end, "type": s.type, "rule": s.rule,
-             "text": line["text"][s.start : s.end]}
+            {
+                "start": s.start,
+                "end": s.end,
+                "type": s.type,
+                "rule": s.rule,
+                "text": line["text"][s.start : s.end],
+            }
             for s in scan(line["text"], settings)
-        ]  # fmt: skip
+        ]
         for column, spans in enumerate(match(line["spans"], found)):
             for span in spans:
                 counts[span["type"]][column] += 1
@@ -107,7 +112,8 @@ def main():
     if args.misses:
         for what, number, span, text in notes:
             print(
-                f"{what} {span['type']} {span.get('rule', '')} [{span['text']}] line {number}: {text}"
+                f"{what} {span['type']} {span.get('rule', '')} [{span['text']}] line {number}: "
+                f"{text}"
             )
 
 

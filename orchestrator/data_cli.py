@@ -127,14 +127,24 @@ def check(
     validation: _Validation = None,
     processes: _Processes = 0,
 ) -> None:
-    """Say what is wrong with the data; exit 6 when it is refused, 0 otherwise."""  # fmt: skip
+    """Say what is wrong with the data; exit 6 when it is refused, 0 otherwise."""
     from orchestrator.data_run import run_check
 
     options = _options(
-        sequence_len=sequence_len, long=long, tokenizer=tokenizer, chat_template=chat_template, columns=columns,
-        roles=roles, to=to, fix=fix, skip_bad_lines=skip_bad_lines, encoding=encoding, regions=regions, terms=terms,
+        sequence_len=sequence_len,
+        long=long,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        columns=columns,
+        roles=roles,
+        to=to,
+        fix=fix,
+        skip_bad_lines=skip_bad_lines,
+        encoding=encoding,
+        regions=regions,
+        terms=terms,
         with_pii=pii,
-    )  # fmt: skip
+    )
     refused = run_check(files, options, validation or [], as_json=as_json, processes=processes)
     raise typer.Exit(exits.REFUSED if refused else exits.OK)
 
@@ -151,13 +161,23 @@ def stats(
     encoding: _Encoding = "utf-8",
     processes: _Processes = 0,
 ) -> None:
-    """Show lengths with the advice table, languages, turns and duplicates; exit 0 if it could read."""  # fmt: skip
+    """Show lengths with the advice table, languages, turns, copies; exit 0 if it could read."""
     from orchestrator.data_run import run_stats
 
     options = _options(
-        sequence_len=sequence_len, long="drop", tokenizer=tokenizer, chat_template=chat_template, columns=columns,
-        roles=roles, to="chat", encoding=encoding, regions="", terms=None, with_pii=False, skip_bad_lines=True,
-    )  # fmt: skip
+        sequence_len=sequence_len,
+        long="drop",
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        columns=columns,
+        roles=roles,
+        to="chat",
+        encoding=encoding,
+        regions="",
+        terms=None,
+        with_pii=False,
+        skip_bad_lines=True,
+    )
     unreadable = run_stats(files, options, as_json=as_json, processes=processes)
     raise typer.Exit(exits.REFUSED if unreadable else exits.OK)
 
@@ -203,14 +223,31 @@ def prepare(
     validation: _Validation = None,
     processes: _Processes = 0,
 ) -> None:
-    """Clean, mask, split and write; nothing is changed in place; exit 6 when the data is refused."""  # fmt: skip
+    """Clean, mask, split, write; nothing is changed in place; exit 6 when refused."""
     from orchestrator.data_run import run_prepare
 
     options = _options(
-        mask=mask, exact=exact, near=near, near_threshold=near_threshold, min_response_chars=min_response_chars,
-        validation=val_share, group=group, seed=seed, sequence_len=sequence_len, long=long, tokenizer=tokenizer,
-        chat_template=chat_template, columns=columns, roles=roles, to=to, fix=fix, skip_bad_lines=skip_bad_lines,
-        encoding=encoding, regions=regions, terms=terms, with_pii=pii,
-    )  # fmt: skip
+        mask=mask,
+        exact=exact,
+        near=near,
+        near_threshold=near_threshold,
+        min_response_chars=min_response_chars,
+        validation=val_share,
+        group=group,
+        seed=seed,
+        sequence_len=sequence_len,
+        long=long,
+        tokenizer=tokenizer,
+        chat_template=chat_template,
+        columns=columns,
+        roles=roles,
+        to=to,
+        fix=fix,
+        skip_bad_lines=skip_bad_lines,
+        encoding=encoding,
+        regions=regions,
+        terms=terms,
+        with_pii=pii,
+    )
     code = run_prepare(files, out, options, validation or [], as_json=as_json, processes=processes)
     raise typer.Exit(code)

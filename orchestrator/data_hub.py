@@ -60,8 +60,11 @@ def bring(address: str, cache: Path) -> Path:
             if expected >= 0 and size != expected:
                 raise HubError(f"{address}: {size:,} of {expected:,} bytes came; try again")
     except urllib.error.HTTPError as error:
-        what = {401: "the set is gated or private: set HF_TOKEN", 403: "no access: accept its terms on the hub",
-                404: "no such file there"}.get(error.code, f"the hub answered {error.code}")  # fmt: skip
+        what = {
+            401: ("the set is gated or private: set HF_TOKEN"),
+            403: "no access: accept its terms on the hub",
+            404: "no such file there",
+        }.get(error.code, (f"the hub answered {error.code}"))
         raise HubError(f"{address}: {what}") from error
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
         raise HubError(

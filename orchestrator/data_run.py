@@ -127,7 +127,9 @@ def run_prepare(
         _out(json.dumps(body, ensure_ascii=False))
     elif made.unchanged:
         _out(
-            f"{out} holds just this already: {made.manifest['counts']['train']:,} records to train on."
+            f"{out} holds just this already: {made.manifest['counts']['train']:,} records to "
+            "train "
+            "on."
         )
     else:
         for line in screen.lines(
@@ -142,7 +144,7 @@ def run_prepare(
 
 
 def _job(files: Sequence[Path], options: Options) -> tuple[JobData, Report]:
-    """Return the data side of a job file, or of plain data files, and a report for early findings."""
+    """Return the data side of a job file or of data files, and a report for early findings."""
     early = Report()
     first = Path(files[0])
     if first.suffix.lower() not in _JOB_SUFFIXES:
@@ -238,7 +240,10 @@ def _bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
         share = min(1.0, done / whole) if whole else 1.0
         rate = records / max(now - began, 1e-6)
         left = (1 - share) / share * (now - began) if share else 0.0
-        text = f"\r  {'#' * round(share * 30):-<30} {share:4.0%}  {records:,} records  {rate:,.0f}/s  {left:,.0f} s left "
+        text = (
+            f"\r  {'#' * round(share * 30):-<30} {share:4.0%}  {records:,} records  "
+            f"{rate:,.0f}/s  {left:,.0f} s left "
+        )
         sys.stderr.write(text + ("\r" + " " * len(text) + "\r" if last else ""))
         sys.stderr.flush()
 

@@ -2,7 +2,7 @@
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from .chunks import MAX_LINE_BYTES, Chunk
@@ -15,7 +15,7 @@ CONTROL_CHARACTERS = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 _scan: Callable[[str, int], tuple[Any, int]] = vars(decoder)["scan_once"]  # the C scanner itself
 
 
-def values(chunk: Chunk, add: Add, encoding: str = "utf-8") -> Iterator[tuple[int, Any]]:
+def values(chunk: Chunk, add: Add) -> Iterator[tuple[int, Any]]:
     """Yield (line, value) of a chunk; faults go to `add` as (line, code, message, column)."""
     for issue in chunk.issues:
         add(issue.line, issue.code, issue.message, issue.column)
@@ -24,10 +24,10 @@ def values(chunk: Chunk, add: Add, encoding: str = "utf-8") -> Iterator[tuple[in
             if _characters(value, line, add):
                 yield line, value
         return
-    yield from _lines(chunk, chunk.data, add, encoding)
+    yield from _lines(chunk, chunk.data, add)
 
 
-def _lines(chunk: Chunk, data: bytes, add: Add, encoding: str) -> Iterator[tuple[int, Any]]:
+def _lines(chunk: Chunk, data: bytes, add: Add) -> Iterator[tuple[int, Any]]:
     if b"\r" in data:
         if b"\r\n" in data:
             add(chunk.first_line, "crlf", "lines end with CR LF", 0)
@@ -35,7 +35,7 @@ def _lines(chunk: Chunk, data: bytes, add: Add, encoding: str) -> Iterator[tuple
             add(chunk.first_line, "crlf", "lines end with CR alone", 0)
             data = data.replace(b"\r", b"\n")
     try:
-        rows: list[str] | list[bytes] = data.decode().split("\n")
+        rows: Sequence[str | bytes] = data.decode().split("\n")
     except UnicodeDecodeError:
         rows = data.split(b"\n")
     last = _last_filled(rows) if chunk.last else -1
@@ -56,7 +56,7 @@ def _lines(chunk: Chunk, data: bytes, add: Add, encoding: str) -> Iterator[tuple
         try:
             value, end = _scan(row, 0)
             if end != len(row) and not row[end:].isspace():
-                raise json.JSONDecodeError(
+                raise json.JSONDecodeError(  # noqa: TRY301 - one handler for both
                     "Extra data", row, end + len(row[end:]) - len(row[end:].lstrip())
                 )
         except StopIteration:
@@ -123,13 +123,18 @@ def _decoded(raw: bytes, line: int, offset: int, add: Add, *, at_end: bool) -> s
             )
             return None
         name = guess(raw)
-        add(line, "encoding",
-            f"not UTF-8 at byte {offset + error.start} (0x{raw[error.start]:02x}, column {error.start + 1} of the line); "
-            f"it looks like {name}: --encoding {name}", error.start + 1)  # fmt: skip
+        add(
+            line,
+            "encoding",
+            f"not UTF-8 at byte {offset + error.start} (0x{raw[error.start]:02x}, column "
+            f"{error.start + 1} of the line); "
+            f"it looks like {name}: --encoding {name}",
+            error.start + 1,
+        )
         return None
 
 
-def _last_filled(rows: list[str] | list[bytes]) -> int:
+def _last_filled(rows: Sequence[str | bytes]) -> int:
     for i in range(len(rows) - 1, -1, -1):
         if rows[i].strip():
             return i

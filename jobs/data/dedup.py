@@ -1,4 +1,4 @@
-"""Duplicates: exact by compare form, near by verified Jaccard of word 3-grams; clusters by union-find."""
+"""Duplicates: exact by compare form, near by verified Jaccard of word 3-grams; union-find."""
 
 import json
 from array import array
@@ -67,7 +67,10 @@ def same_keys(keys: Iterable[Any], n: int, alive: bytearray) -> Iterator[list[in
 
 
 def exact(spill: Spill, alive: bytearray, tell: Callable[[int, int], None]) -> int:
-    """Drop all but the first of equal records from `alive`; `tell` hears (dropped, kept). Return how many."""
+    """Return how many equal records were dropped from `alive`, all but the first.
+
+    `tell` hears (dropped, kept).
+    """
     raw = spill.raw("exact")
     n = len(raw) // 16
     dropped = 0
@@ -142,7 +145,7 @@ class Near:
                     leaders.append((i, mine))
 
     def drop(self, alive: bytearray, tell: Callable[[int, int], None]) -> int:
-        """Keep the longest of each cluster and all that are unlike what is kept; return the dropped.
+        """Return how many were dropped: all of a cluster but the longest and those unlike it.
 
         A chain a~b~c with a unlike c keeps a and c: nothing is dropped but beside a record that
         verifies with it.

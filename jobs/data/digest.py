@@ -86,7 +86,7 @@ def _digest(chunk: Chunk, options: Options, steps: Steps) -> Digest:
 
     kept: list[tuple[int, Record]] = []
     faults: list[tuple[str, str]] = []
-    for line, value in decode.values(chunk, add, options.encoding):
+    for line, value in decode.values(chunk, add):
         faults.clear()
         kind, record = normalise(value, options, faults)
         mark = out.kinds.get(kind)
@@ -111,7 +111,8 @@ def _digest(chunk: Chunk, options: Options, steps: Steps) -> Digest:
     settings = pii_settings(options) if steps.pii else None
     if settings is not None:
         kept = [
-            (line, _private(line, record, settings, options, out, add)) for line, record in kept
+            (line, _private(line, record, settings, options, out=out, add=add))
+            for line, record in kept
         ]
     if steps.lengths:
         _measure(kept, options, out, add)
@@ -146,6 +147,7 @@ def _private(
     record: Record,
     settings: scan.Settings,
     options: Options,
+    *,
     out: Digest,
     add: decode.Add,
 ) -> Record:
@@ -183,9 +185,15 @@ def _measure(
         if total > size:
             about = "about " if out.lengths.how.startswith("estimate") else ""
             if prompt >= size:
-                add(line, "prompt_exceeds_sequence_len",
-                    f"the prompt alone has {about}{prompt:,} tokens of {size:,}: dropped by Axolotl by default, "
-                    "and nothing to learn when truncated", 0)  # fmt: skip
+                add(
+                    line,
+                    "prompt_exceeds_sequence_len",
+                    f"the prompt alone has {about}{prompt:,} tokens of {size:,}: dropped by "
+                    "Axolotl "
+                    "by default, "
+                    "and nothing to learn when truncated",
+                    0,
+                )
             else:
                 add(
                     line,
@@ -251,7 +259,7 @@ def whole(record: Record) -> str:
 
 
 def _prompt(record: Record) -> str:
-    """Return what comes before the first answer (system turns too); a text's first 200 characters."""
+    """Return what comes before the first answer (system too); a text's first 200 characters."""
     if record.messages is None:
         return record.text[:200]
     parts = []
@@ -264,10 +272,7 @@ def _prompt(record: Record) -> str:
 
 def normal(text: str) -> str:
     """Return the compare form: NFKC, case folded, blanks as one space."""
-    if text.isascii():
-        text = text.lower()
-    else:
-        text = unicodedata.normalize("NFKC", text).casefold()
+    text = text.lower() if text.isascii() else unicodedata.normalize("NFKC", text).casefold()
     if "\n" in text or "  " in text or "\t" in text or "\r" in text:
         return " ".join(text.split())
     return text.strip()

@@ -1,6 +1,7 @@
 """Text that is not UTF-8: say where, guess what it is, and recode only when told to."""
 
 import codecs
+import itertools
 from typing import Any
 
 BOMS = (
@@ -41,7 +42,7 @@ def guess(data: bytes) -> str:
     """
     high = [b for b in data if b >= 0x80]
     letters = sum(chr(b).isalpha() for b in data if b < 0x80)
-    runs = sum(1 for a, b in zip(data, data[1:], strict=False) if a >= 0x80 and b >= 0x80)
+    runs = sum(1 for a, b in itertools.pairwise(data) if a >= 0x80 and b >= 0x80)
     if (
         high
         and runs >= len(high) * 0.4
@@ -56,12 +57,12 @@ def guess(data: bytes) -> str:
 
 
 def garbled(text: str) -> bool:
-    """Return whether a text looks like UTF-8 once read as Latin: two telling pairs, or one strong."""
+    """Return whether a text looks like UTF-8 once read as Latin: two telling pairs in it."""
     return sum(text.count(pair) for pair in _MOJIBAKE) >= 2
 
 
 class Recoder:
-    """A byte stream in another encoding, read as UTF-8. Raises UnicodeDecodeError where it is not."""
+    """A byte stream in another encoding, read as UTF-8; UnicodeDecodeError where it is not."""
 
     def __init__(self, stream: Any, encoding: str) -> None:
         """Start at the stream's current place; LookupError for an unknown encoding."""

@@ -86,14 +86,14 @@ def check(
 
     `progress` hears (bytes read, bytes in all, records). Raises no error for bad data: what is
     wrong stands in the report.
-    """  # fmt: skip
+    """
     steps = steps or Steps(
         pii=options.with_pii, lengths=options.with_lengths, exact=True, survey=True
     )
     report = Report(pii_checked=steps.pii)
     seen: set[bytes] = set()
     sources = sources_of(paths, report)
-    for part in stream(sources, report, options, steps, progress, processes):
+    for part in stream(sources, report, options, steps, progress=progress, processes=processes):
         before = len(seen)
         seen.update(part.exact)
         if steps.exact:
@@ -126,6 +126,7 @@ def stream(
     report: Report,
     options: Options,
     steps: Steps,
+    *,
     progress: Progress | None = None,
     processes: int = 0,
     skip: int = 0,
@@ -133,7 +134,7 @@ def stream(
     """Yield the digests of all chunks in order, each taken into the report.
 
     The first `skip` chunks are read but not worked on: a resumed run has them already.
-    """  # fmt: skip
+    """
     sizes = [s.path.stat().st_size for s in sources]
     whole, at = sum(sizes), [0]
 
@@ -228,15 +229,36 @@ def conclude(report: Report, options: Options) -> None:
     elif not report.records and not report.refused:
         report.add(where, 0, "empty_file", "there is no record in the set")
     if options.alternation and not options.fix and report.counts["roles_not_alternating"]:
-        report.add(where, 0, "template_needs_alternation",
-                   f"{report.counts['roles_not_alternating']:,} places where one speaker has two turns")  # fmt: skip
+        report.add(
+            where,
+            0,
+            "template_needs_alternation",
+            (f"{report.counts['roles_not_alternating']:,} places where one speaker has two turns"),
+        )
 
 
 #: Errors of single lines, which --skip-bad-lines turns into dropped records.
 SKIPPABLE = frozenset(
-    "json_syntax truncated_last_line duplicate_key line_too_long csv_columns not_an_object unknown_role missing_role "
-    "null_messages null_content structure_not_text tool_args_invalid tool_call_invalid tools_invalid lone_surrogate "
-    "multimodal_unsupported encoding unknown_schema".split()
+    [
+        "json_syntax",
+        "truncated_last_line",
+        "duplicate_key",
+        "line_too_long",
+        "csv_columns",
+        "not_an_object",
+        "unknown_role",
+        "missing_role",
+        "null_messages",
+        "null_content",
+        "structure_not_text",
+        "tool_args_invalid",
+        "tool_call_invalid",
+        "tools_invalid",
+        "lone_surrogate",
+        "multimodal_unsupported",
+        "encoding",
+        "unknown_schema",
+    ]
 )
 
 

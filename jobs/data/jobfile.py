@@ -72,7 +72,7 @@ def read(job: Mapping[str, Any], folder: Path, options: Options) -> JobData:
 
 
 def check_template(job: JobData, report: Report, where: str) -> None:
-    """Add what is wrong with the chat template: none there, unseen, or refusing a kind of record."""
+    """Add what is wrong with the chat template: none, unseen, or refusing a kind of record."""
     options = job.options
     if job.only_text:
         return
@@ -104,9 +104,13 @@ def check_template(job: JobData, report: Report, where: str) -> None:
                 f"the tokenizer of {model} is not on this machine",
             )
         else:
-            report.add(where, 0, "no_chat_template",
-                       f"chat_template is not set, and {model} looks like a base model without one "
-                       "(its tokenizer is not on this machine)")  # fmt: skip
+            report.add(
+                where,
+                0,
+                "no_chat_template",
+                f"chat_template is not set, and {model} looks like a base model without one "
+                "(its tokenizer is not on this machine)",
+            )
         return
     try:
         template = templates.chosen(named, options.tokenizer)

@@ -77,7 +77,7 @@ def compare(held: Held, train: Iterator[tuple[str, int, bytes, bytes]], report: 
 def check(
     train: Sequence[Path], validation: Sequence[Path], options: Options, report: Report
 ) -> int:
-    """Hold a validation file against training files; findings go to the report. Return the leaks."""
+    """Return how many validation records leak; findings go to the report."""
     held = load(validation, options)
     report.findings += held.report.findings
     report.counts.update(held.report.counts)

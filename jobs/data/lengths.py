@@ -1,4 +1,4 @@
-"""How long records are in tokens: estimated by script, or counted with the model's own tokenizer."""
+"""How long records are in tokens: estimated by script, or counted by the model's tokenizer."""
 
 from array import array
 from dataclasses import dataclass, field
@@ -87,7 +87,7 @@ class Lengths:
         return {"min": ordered[0], **at, "max": ordered[-1]}
 
     def row(self, size: int) -> dict[str, Any]:
-        """Return what a sequence_len would cost: rows over, tokens lost, rows with nothing to learn."""
+        """Return what a sequence_len costs: rows over, tokens lost, rows with nothing to learn."""
         over = lost = nothing = dropped_answer = used = 0
         for total, prompt, answer in zip(self.total, self.prompt, self.answer, strict=True):
             if total > size:
@@ -134,7 +134,8 @@ class Lengths:
             ):
                 return size, (
                     f"{row['rows_over']:,} of {len(self.total):,} rows are longer; "
-                    f"{row['answer_tokens_lost_if_truncated'] / answers:.1%} of the answer tokens would be lost"
+                    f"{row['answer_tokens_lost_if_truncated'] / answers:.1%} of the answer tokens "
+                    "would be lost"
                 )
             size *= 2
         return size, "records longer than any usual context"

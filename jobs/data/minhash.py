@@ -1,4 +1,4 @@
-"""Near-duplicate candidates: one-permutation MinHash over word 3-grams, banded; exact Jaccard to verify.
+"""Near-duplicate candidates: one-permutation MinHash over word 3-grams, banded, to verify.
 
 Python's own hash() differs from run to run, so words are hashed with CRC-32, once each.
 """

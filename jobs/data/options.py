@@ -40,9 +40,28 @@ class Options:
 
     def settings(self) -> dict[str, Any]:
         """Return the choices that shape the output, for the manifest and for resuming."""
-        keys = (
-            "format columns roles encoding to fix skip_bad_lines sequence_len long tokenizer chat_template "
-            "with_names pii_regions pii_keep mask exact near near_threshold min_response_chars group "
-            "validation seed"
-        ).split()
+        keys = [
+            "format",
+            "columns",
+            "roles",
+            "encoding",
+            "to",
+            "fix",
+            "skip_bad_lines",
+            "sequence_len",
+            "long",
+            "tokenizer",
+            "chat_template",
+            "with_names",
+            "pii_regions",
+            "pii_keep",
+            "mask",
+            "exact",
+            "near",
+            "near_threshold",
+            "min_response_chars",
+            "group",
+            "validation",
+            "seed",
+        ]
         return {key: getattr(self, key) for key in keys} | {"pii_terms": len(self.pii_terms)}

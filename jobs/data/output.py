@@ -30,7 +30,7 @@ def input_of(path: Path) -> dict[str, Any]:
 def present(
     out: Path, inputs: list[dict[str, Any]], given: list[dict[str, Any]], options: Options
 ) -> dict[str, Any] | None:
-    """Return the manifest of `out` if it was made from just this and its files are whole, else None."""
+    """Return the manifest of `out` if made from just this and its files are whole, else None."""
     try:
         manifest = json.loads((out / MANIFEST).read_text(encoding="utf-8"))
         fits = (
@@ -60,7 +60,7 @@ def write(
     given: list[dict[str, Any]],
     given_rows: Sequence[bytes],
 ) -> dict[str, Any]:
-    """Write all files and return the manifest. A reader that finds a manifest finds its files whole."""  # fmt: skip
+    """Return the manifest, all files written: where a manifest stands its files are whole."""
     out.mkdir(parents=True, exist_ok=True)
     (out / MANIFEST).unlink(missing_ok=True)
     rows = spill.rows()
@@ -79,7 +79,7 @@ def write(
     else:
         (out / "validation.jsonl").unlink(missing_ok=True)
     files.append(_file(out, "changes.jsonl", _changes(spill, report, notes)))
-    files.append(_file(out, "pii_report.csv", _pii_report(report, spill)))
+    files.append(_file(out, "pii_report.csv", _pii_report(spill)))
     kinds = set(report.kinds)
     text = kinds <= {"text"} or plain
     manifest = {
@@ -158,7 +158,7 @@ def _changes(spill: Spill, report: Report, notes: list[tuple[int, str, int]]) ->
         yield (json.dumps(note, ensure_ascii=False) + "\n").encode()
 
 
-def _pii_report(report: Report, spill: Spill) -> Iterator[bytes]:
+def _pii_report(spill: Spill) -> Iterator[bytes]:
     """Yield the table of finds: file, line, type, rule. Never a value, nor a hash of one."""
     yield b"file,line,type,rule\r\n"
     with spill.journal.open(encoding="utf-8") as journal:

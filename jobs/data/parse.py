@@ -1,4 +1,4 @@
-"""One line of JSON to one value, strictly: no duplicate keys, no NaN; faults said in plain words."""
+"""One line of JSON to one value, strictly: no duplicate keys, no NaN; faults in plain words."""
 
 import json
 import re

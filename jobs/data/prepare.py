@@ -56,11 +56,11 @@ def prepare(
     stage: Stage | None = None,
     processes: int = 0,
 ) -> Prepared:
-    """Return what was prepared into the folder `out`: train.jsonl, validation.jsonl, reports, manifest.
+    """Return what was prepared into the folder `out`: data, reports, manifest.
 
     Refused sets (see the report) write nothing. Raises spill.BusyError where another process
     prepares into the same folder, OSError where it cannot be written.
-    """  # fmt: skip
+    """
     report = Report(pii_checked=options.with_pii)
     sources = gate.sources_of(paths, report)
     if report.refused:
@@ -80,12 +80,12 @@ def prepare(
             options,
             spill,
             report,
-            inputs,
-            given,
-            validation,
-            progress,
-            stage,
-            processes,
+            inputs=inputs,
+            given=given,
+            validation=validation,
+            progress=progress,
+            stage=stage,
+            processes=processes,
         )
         done = True
     finally:
@@ -94,12 +94,21 @@ def prepare(
 
 
 def _passes(
-    sources: list[read.Source], out: Path, options: Options, spill: Spill, report: Report,
-    inputs: list[dict[str, Any]], given: list[dict[str, Any]], validation: Sequence[Path],
-    progress: Progress | None, stage: Stage | None, processes: int,
-) -> Prepared:  # fmt: skip
+    sources: list[read.Source],
+    out: Path,
+    options: Options,
+    spill: Spill,
+    report: Report,
+    *,
+    inputs: list[dict[str, Any]],
+    given: list[dict[str, Any]],
+    validation: Sequence[Path],
+    progress: Progress | None,
+    stage: Stage | None,
+    processes: int,
+) -> Prepared:
     resumed = spill.chunks
-    digest_all(sources, options, spill, report, progress, processes)
+    digest_all(sources, options, spill, report, progress=progress, processes=processes)
     gate.conclude(report, options)
     if report.refused:
         return Prepared(report)
@@ -119,9 +128,19 @@ def _passes(
     if report.refused:
         return Prepared(report)
     manifest = output.write(
-        out, run.spill, report, options, alive=run.alive, held=held, removed=run.removed, notes=run.notes,
-        proof=proof, inputs=inputs, given=given, given_rows=held_file.rows if held_file else [],
-    )  # fmt: skip
+        out,
+        run.spill,
+        report,
+        options,
+        alive=run.alive,
+        held=held,
+        removed=run.removed,
+        notes=run.notes,
+        proof=proof,
+        inputs=inputs,
+        given=given,
+        given_rows=held_file.rows if held_file else [],
+    )
     return Prepared(report, manifest, resumed_chunks=resumed)
 
 
@@ -130,11 +149,12 @@ def digest_all(
     options: Options,
     spill: Spill,
     report: Report,
+    *,
     progress: Progress | None,
     processes: int,
     steps: Steps | None = None,
 ) -> None:
-    """Bring every chunk of the sources into the spill; chunks it has already are only counted."""  # fmt: skip
+    """Bring every chunk of the sources into the spill; chunks it has already are only counted."""
     steps = steps or Steps(
         keep_rows=True,
         exact=True,
@@ -147,7 +167,7 @@ def digest_all(
         gate.absorb(report, part, options)
     numbers = {s.name: i for i, s in enumerate(sources)}
     for part in gate.stream(
-        sources, report, options, steps, progress, processes, skip=spill.chunks
+        sources, report, options, steps, progress=progress, processes=processes, skip=spill.chunks
     ):
         spill.add(part, numbers[part.file])
     for file in spill.out.values():
@@ -173,11 +193,15 @@ def _leave_out(run: _Run) -> None:
             run.alive[i] = 0
             run.removed[code] += 1
             run.notes.append((i, code, -1))
-    left = len(flags) - sum(run.alive)
+    left = len(flags) - run.alive.count(1)
     lost = run.report.dropped + left
-    if lost > run.report.records * codes.MAX_DROPPED_SHARE and sum(run.alive):
-        run.report.add(run.report.files[0], 0, "too_many_dropped",
-                       f"{lost:,} of {run.report.records:,} records would be left out")  # fmt: skip
+    if lost > run.report.records * codes.MAX_DROPPED_SHARE and run.alive.count(1):
+        run.report.add(
+            run.report.files[0],
+            0,
+            "too_many_dropped",
+            f"{lost:,} of {run.report.records:,} records would be left out",
+        )
 
 
 def _duplicates(run: _Run, stage: Stage | None) -> None:
@@ -210,7 +234,7 @@ def _split(run: _Run, stage: Stage | None) -> tuple[set[int], dict[str, Any]]:
     held = split.choose(
         run.clusters, run.spill.raw("exact"), run.alive, run.options.validation, run.options.seed
     )
-    if run.options.validation > 0 and not held and sum(run.alive) >= 20:
+    if run.options.validation > 0 and not held and run.alive.count(1) >= 20:
         run.report.add(
             run.report.files[0], 0, "no_validation", "no cluster is small enough to be held out"
         )
@@ -274,7 +298,7 @@ class NearFigures:
 
 
 def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigures:
-    """Return the figures of reading and near-duplicate search over clean records, nothing dropped."""
+    """Return the figures of reading and near-duplicate search, nothing dropped."""
     report = Report()
     sources = gate.sources_of(paths, report)
     spill = Spill(folder / "work", {})
@@ -283,9 +307,9 @@ def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigu
         options,
         spill,
         report,
-        None,
-        1,
-        Steps(keep_rows=True, exact=True, near=True, lengths=False),
+        progress=None,
+        processes=1,
+        steps=Steps(keep_rows=True, exact=True, near=True, lengths=False),
     )
     near = Near(spill, options.near_threshold)
     near.run(bytearray(b"\x01") * report.kept)

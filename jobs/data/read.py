@@ -1,4 +1,4 @@
-"""Files as chunks: JSON Lines, JSON arrays, CSV, Parquet, text, each also compressed; folders of them.
+"""Files as chunks: JSON Lines, arrays, CSV, Parquet, text, also compressed; folders of them.
 
 Nothing here holds more than a few megabytes of any file.
 """
@@ -18,9 +18,17 @@ from .chunks import CHUNK_BYTES, MAX_LINE_BYTES, Chunk, Issue
 from .encodings import BOMS, Recoder, guess
 
 SUFFIXES = {
-    ".jsonl": "jsonl", ".ndjson": "jsonl", ".json": "jsonl", ".jsonlines": "jsonl",
-    ".csv": "csv", ".tsv": "csv", ".parquet": "parquet", ".txt": "text", ".md": "text", ".text": "text",
-}  # fmt: skip
+    ".jsonl": "jsonl",
+    ".ndjson": "jsonl",
+    ".json": "jsonl",
+    ".jsonlines": "jsonl",
+    ".csv": "csv",
+    ".tsv": "csv",
+    ".parquet": "parquet",
+    ".txt": "text",
+    ".md": "text",
+    ".text": "text",
+}
 COMPRESSED = (".gz", ".zst", ".zstd")
 _PEEK_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
@@ -159,7 +167,7 @@ def _decompressed(source: Source, counted: "_Counted", encoding: str) -> Iterato
 
 
 def _shape(head: bytes) -> str:
-    """Return what a JSON file is by its first bytes: jsonl, array, stream (values over many lines)."""
+    """Return what a JSON file is by its first bytes: jsonl, array, or stream (pretty-printed)."""
     text = head.decode("utf-8", "replace").lstrip()
     first, _, rest = text.partition("\n")
     if text.startswith("["):
@@ -179,10 +187,8 @@ def _shape(head: bytes) -> str:
 def _spans_lines(text: str) -> bool:
     """Return whether one value reaches over several lines, as a pretty printer writes it."""
     lines = text.split("\n", 2)
-    if (
-        len(lines) < 2
-        or lines[0].strip() not in ("{", "{}")
-        and not lines[0].rstrip().endswith((",", "{", "["))
+    if len(lines) < 2 or (
+        lines[0].strip() not in ("{", "{}") and not lines[0].rstrip().endswith((",", "{", "["))
     ):
         return False
     try:

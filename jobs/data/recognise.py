@@ -1,4 +1,4 @@
-"""What kind of record this is, by its keys alone. One record decides nothing: the gate counts kinds."""
+"""What kind of record this is, by its keys alone; the gate counts the kinds of all."""
 
 from typing import Any
 
@@ -25,14 +25,21 @@ PAIRS = (
 )
 TEXT_KEYS = ("text", "content", "document")
 PREFERENCE_KEYS = frozenset({"chosen", "rejected", "chosen_response", "rejected_response"})
-MEDIA_KEYS = frozenset("image images video videos audio audios image_path image_url".split())
+MEDIA_KEYS = frozenset(
+    ["image", "images", "video", "videos", "audio", "audios", "image_path", "image_url"]
+)
 KINDS = ("chat", "sharegpt", "alpaca", "prompt_completion", "question_answer", "text", "preference")
 #: What a kind is called in messages to people.
 TITLES = {
-    "chat": "chat messages", "sharegpt": "ShareGPT conversations", "alpaca": "alpaca",
-    "prompt_completion": "prompt/completion", "question_answer": "question/answer",
-    "text": "plain text", "preference": "preference pairs", "unknown": "unknown",
-}  # fmt: skip
+    "chat": "chat messages",
+    "sharegpt": "ShareGPT conversations",
+    "alpaca": "alpaca",
+    "prompt_completion": "prompt/completion",
+    "question_answer": "question/answer",
+    "text": "plain text",
+    "preference": "preference pairs",
+    "unknown": "unknown",
+}
 
 _Form = tuple[str, str, str]  # kind, prompt or turns key, answer key
 _cache: dict[tuple[str, ...], _Form] = {}

@@ -9,7 +9,6 @@ from .options import Options
 from .recognise import MEDIA_KEYS
 from .turns import Faults, Message
 
-
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -64,7 +63,7 @@ def normalise(value: Any, options: Options, faults: Faults) -> tuple[str, Record
         return kind, None
     if kind == "text":
         return _text(row, first, options, faults)
-    return kind, _pair(row, kind, first, second, options, faults)
+    return kind, _pair(row, (kind, first, second), options, faults)
 
 
 def refused(faults: Faults) -> bool:
@@ -120,8 +119,12 @@ def _chat(
         faults.append(("no_assistant_turn", f"{name} is empty"))
         return "chat", None
     if isinstance(said[0], list):
-        said = [{"role": r, "content": c} for pair in said if isinstance(pair, list)
-                for r, c in zip(("user", "assistant"), pair, strict=False)]  # fmt: skip
+        said = [
+            {"role": r, "content": c}
+            for pair in said
+            if isinstance(pair, list)
+            for r, c in zip(("user", "assistant"), pair, strict=False)
+        ]
     kind = recognise.kind_of_turns(said)
     if len(row) > 1 and MEDIA_KEYS & row.keys() and _media(row, faults):
         return kind, None
@@ -185,7 +188,7 @@ def _preference(row: dict[str, Any], options: Options, faults: Faults) -> tuple[
         return "chat", _chat({"messages": said}, "messages", options, faults)[1]
     kept = {"prompt": row.get("prompt", row.get("question", "")), "completion": chosen}
     return "prompt_completion", _pair(
-        kept, "prompt_completion", "prompt", "completion", options, faults
+        kept, ("prompt_completion", "prompt", "completion"), options, faults
     )
 
 
@@ -202,8 +205,9 @@ def _text(
 
 
 def _pair(
-    row: dict[str, Any], kind: str, first: str, second: str, options: Options, faults: Faults
+    row: dict[str, Any], form: tuple[str, str, str], options: Options, faults: Faults
 ) -> Record | None:
+    kind, first, second = form
     prompt, answer = row[first], row[second]
     if (
         isinstance(prompt, list)

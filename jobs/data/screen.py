@@ -1,4 +1,4 @@
-"""The gate's one screen of text: a verdict, the findings, pictures of the set. Data in, lines out."""
+"""The gate's one screen of text: verdict, findings, pictures of the set. Data in, lines out."""
 
 import unicodedata
 from collections import Counter
@@ -15,8 +15,13 @@ _BAR = "█"
 _EIGHTHS = " ▁▂▃▄▅▆▇█"
 _ORDER = ("error", "drop", "warn_or_fix", "warn", "fix", "keep")
 _WORDS = {
-    "error": "refused", "drop": "left out", "warn_or_fix": "warning", "warn": "warning", "fix": "repaired", "keep": "noted",
-}  # fmt: skip
+    "error": "refused",
+    "drop": "left out",
+    "warn_or_fix": "warning",
+    "warn": "warning",
+    "fix": "repaired",
+    "keep": "noted",
+}
 LANGUAGES = {
     "ar": "Arabic",
     "tr": "Turkish",
@@ -95,11 +100,18 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
         else f"counted with {lengths.how}"
     )
     out = [
-        f"Lengths in tokens ({sure})   {sum(lengths.total):,} in all, {sum(lengths.answer):,} to learn from",
+        (
+            f"Lengths in tokens ({sure})   {sum(lengths.total):,} in all, {sum(lengths.answer):,} "
+            "to "
+            "learn from"
+        ),
         "  " + "   ".join(f"{k} {v:,}" for k, v in marks.items()),
         *_histogram(lengths.total, width),
         "",
-        f"  {'sequence_len':>12} {'rows over':>10} {'tokens cut':>11} {'answer cut':>11} {'no answer':>10} {'packed to':>10}",
+        (
+            f"  {'sequence_len':>12} {'rows over':>10} {'tokens cut':>11} {'answer cut':>11} "
+            f"{'no answer':>10} {'packed to':>10}"
+        ),
     ]
     for row in lengths.table(sequence_len):
         sign = (
@@ -110,15 +122,20 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
             else " "
         )
         out.append(
-            f"{sign} {row['sequence_len']:>12,} {row['rows_over']:>10,} {row['tokens_lost_if_truncated']:>11,} "
-            f"{row['answer_tokens_lost_if_truncated']:>11,} {row['rows_with_nothing_to_learn']:>10,} {row['packed_sequences']:>10,}"
+            f"{sign} {row['sequence_len']:>12,} {row['rows_over']:>10,} "
+            f"{row['tokens_lost_if_truncated']:>11,} "
+            f"{row['answer_tokens_lost_if_truncated']:>11,} "
+            f"{row['rows_with_nothing_to_learn']:>10,} "
+            f"{row['packed_sequences']:>10,}"
         )
     out += _wrap(f"* recommended: {size:,}. {why}.", width, indent=2)
     out.append("  Axolotl drops rows over it by default; kept activations grow in step with it.")
     odd = lengths.outliers()
     if odd:
         out.append(
-            f"  {len(odd)} record(s) over four times the 99th percentile, the longest {marks['max']:,} tokens"
+            f"  {len(odd)} record(s) over four times the 99th percentile, the longest "
+            f"{marks['max']:,} "
+            "tokens"
         )
     return out
 
@@ -130,8 +147,8 @@ def _histogram(values: Sequence[int], width: int) -> list[str]:
         max(5, v.bit_length() * 2 - (v < 3 << (v.bit_length() - 2)) if v > 3 else 5) for v in values
     )
     cells = range(10, max(top * 2 + 1, 16))
-    most = max(bins.values())
     bins[10] += sum(n for k, n in bins.items() if k < 10)
+    most = max(bins[k] for k in cells)
     picture = "".join(
         _EIGHTHS[0 if not bins[k] else max(1, round(bins[k] / most * 8))] * 3 for k in cells
     )
@@ -182,19 +199,25 @@ def prepared_lines(manifest: Mapping[str, Any], out: str, width: int = 80) -> li
     """Return the closing lines of a prepare run."""
     counts = manifest["counts"]
     kept = {
-        "train": counts["train"], "validation": counts["validation"], "exact copies": counts["exact_duplicates"],
-        "near copies": counts["near_duplicates"], "left out": counts["bad_or_dropped"] + sum(counts["left_out"].values()),
-    }  # fmt: skip
+        "train": counts["train"],
+        "validation": counts["validation"],
+        "exact copies": counts["exact_duplicates"],
+        "near copies": counts["near_duplicates"],
+        "left out": counts["bad_or_dropped"] + sum(counts["left_out"].values()),
+    }
     lines = [f"Written to {out}", *bars({k: n for k, n in kept.items() if n}, width)]
     proof = manifest["split_proof"]
     if proof.get("validation_records"):
         lines.append(
-            f"  split proven: 0 of {proof['validation_records']:,} validation records has a neighbour "
+            f"  split proven: 0 of {proof['validation_records']:,} validation records has a "
+            "neighbour "
             f">= {proof['threshold']} in train"
         )
     if manifest["personal_data"]["masked"]:
         lines.append(
-            f"  masked: {sum(manifest['personal_data']['types'].values()):,} finds; a second scan finds none"
+            f"  masked: {sum(manifest['personal_data']['types'].values()):,} finds; a second "
+            "scan "
+            "finds none"
         )
     return [_clip(line, width) for line in lines]
 

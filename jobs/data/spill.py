@@ -1,4 +1,4 @@
-"""What a prepare run keeps on disk between its passes, so that memory stays bounded and a killed run resumes.
+"""What a prepare run keeps on disk between its passes, for bounded memory and for resuming.
 
 Columns are flat files appended chunk by chunk. After each chunk one line of the journal commits
 the sizes of all of them; whatever lies beyond the last committed size is cut off on resuming.
@@ -21,10 +21,16 @@ from .lengths import Lengths
 from .minhash import BANDS
 
 _COLUMNS = {
-    "offsets": "Q", "files": "I", "lines": "Q", "flags": "B", "prompts": "Q", "groups": "Q", "lengths": "I",
+    "offsets": "Q",
+    "files": "I",
+    "lines": "Q",
+    "flags": "B",
+    "prompts": "Q",
+    "groups": "Q",
+    "lengths": "I",
     "shingle_counts": "I",
     **{f"band{k:02d}": "q" for k in range(BANDS)},
-}  # fmt: skip
+}
 _RAW = ("rows", "exact", "sketches", "shingles", "changes")
 
 
@@ -207,11 +213,21 @@ class Shingles:
 def _kept(part: Digest) -> dict[str, Any]:
     """Return what the report needs of a digest, as JSON."""
     return {
-        "file": part.file, "records": part.records, "dropped": part.dropped, "kinds": part.kinds,
-        "counts": part.counts, "turns": list(part.turns.items()), "languages": part.languages, "pii": part.pii, "features": part.features,
-        "pii_lines": part.pii_lines, "how": part.lengths.how,
-        "findings": [[f.line, f.code, f.severity, f.message, f.remedy, f.column] for f in part.findings],
-    }  # fmt: skip
+        "file": part.file,
+        "records": part.records,
+        "dropped": part.dropped,
+        "kinds": part.kinds,
+        "counts": part.counts,
+        "turns": list(part.turns.items()),
+        "languages": part.languages,
+        "pii": part.pii,
+        "features": part.features,
+        "pii_lines": part.pii_lines,
+        "how": part.lengths.how,
+        "findings": [
+            [f.line, f.code, f.severity, f.message, f.remedy, f.column] for f in part.findings
+        ],
+    }
 
 
 def _revived(kept: dict[str, Any]) -> Digest:

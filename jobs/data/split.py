@@ -23,7 +23,7 @@ def choose(clusters: Clusters, exact: bytes, alive: bytearray, share: float, see
     About `share` of the living records, at most MAX_VALIDATION; a cluster that would overshoot
     stays in the training set. Depends on content and seed only.
     """
-    living = sum(alive)
+    living = alive.count(1)
     target = min(round(living * share), MAX_VALIDATION)
     if living < _SMALLEST or share <= 0:
         return set()

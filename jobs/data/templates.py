@@ -3,6 +3,7 @@
 Rendering needs jinja2 (extra `data`); it runs sandboxed, for a template is code from a stranger.
 """
 
+import contextlib
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,17 +16,28 @@ from .turns import Message
 #: Templates that need no file. Other names known to Axolotl are taken on trust.
 BUILT_IN = {
     "chatml": (
-        "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] }}<|im_end|>\n"
+        "{% for message in messages %}<|im_start|>{{ message['role'] }}\n{{ message['content'] "
+        "}}<|im_end|>\n"
         "{% endfor %}{% if add_generation_prompt %}<|im_start|>assistant\n{% endif %}"
     )
 }
 _USER: Message = {"role": "user", "content": "Hello there"}
 _ANSWER: Message = {"role": "assistant", "content": "Good day to you"}
 _CALL: Message = {
-    "role": "assistant", "content": "",
-    "tool_calls": [{"id": "c1", "type": "function", "function": {"name": "look_up", "arguments": '{"city": "Izmir"}'}}],
-}  # fmt: skip
-_TOOL = '[{"type":"function","function":{"name":"look_up","description":"d","parameters":{"type":"object","properties":{}}}}]'
+    "role": "assistant",
+    "content": "",
+    "tool_calls": [
+        {
+            "id": "c1",
+            "type": "function",
+            "function": {"name": "look_up", "arguments": '{"city": "Izmir"}'},
+        }
+    ],
+}
+_TOOL = (
+    '[{"type":"function","function":{"name":"look_up","description":"d",'
+    '"parameters":{"type":"object","properties":{}}}}]'
+)
 #: One record of each kind that data can hold: (name, messages, tools).
 PROBES: tuple[tuple[str, tuple[Message, ...], str], ...] = (
     ("user and assistant", (_USER, _ANSWER), ""),
@@ -99,10 +111,8 @@ def _with_objects(message: Message) -> Message:
     calls = []
     for call in message["tool_calls"]:
         function = dict(call["function"])
-        try:
+        with contextlib.suppress(ValueError):
             function["arguments"] = json.loads(function["arguments"])
-        except ValueError:
-            pass
         calls.append({**call, "function": function})
     return {**message, "tool_calls": calls}
 
@@ -183,7 +193,7 @@ def chosen(name: str, folder: str) -> Template | None:
     """
     if name in BUILT_IN:
         return Template(BUILT_IN[name], source=name)
-    if name and name not in ("tokenizer_default",) and Path(name).is_file():
+    if name and name != "tokenizer_default" and Path(name).is_file():
         try:
             return Template(Path(name).read_text(encoding="utf-8"), source=name)
         except (OSError, UnicodeError) as error:

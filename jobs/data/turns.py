@@ -11,12 +11,22 @@ Message = dict[str, Any]
 ROLES = {"user": "user", "assistant": "assistant", "system": "system", "tool": "tool"}
 #: Speakers as other formats call them; mapped, and said so. A typo is never guessed.
 ALIASES = {
-    "human": "user", "prompter": "user",
-    "gpt": "assistant", "bot": "assistant", "ai": "assistant", "model": "assistant",
-    "chatgpt": "assistant", "chatbot": "assistant",
-    "developer": "system", "function": "tool", "function_response": "tool", "observation": "tool",
-    "ipython": "tool", "tool_response": "tool", "environment": "tool",
-}  # fmt: skip
+    "human": "user",
+    "prompter": "user",
+    "gpt": "assistant",
+    "bot": "assistant",
+    "ai": "assistant",
+    "model": "assistant",
+    "chatgpt": "assistant",
+    "chatbot": "assistant",
+    "developer": "system",
+    "function": "tool",
+    "function_response": "tool",
+    "observation": "tool",
+    "ipython": "tool",
+    "tool_response": "tool",
+    "environment": "tool",
+}
 _SHAREGPT_SILENT = frozenset({"human", "gpt"})  # the format's own names: no finding
 _TEXT_PARTS = frozenset({"text", "input_text", "output_text"})
 _KEPT_KEYS = ("reasoning_content", "thinking", "name", "tool_call_id")
@@ -54,8 +64,12 @@ def _turn(
     if role is None:
         return None
     content = turn.get("content", turn.get("value", turn.get("text")))
-    if content is None and not ({"content", "value", "text"} & turn.keys()) and "tool_calls" not in turn \
-            and "function_call" not in turn:  # fmt: skip
+    if (
+        content is None
+        and not ({"content", "value", "text"} & turn.keys())
+        and "tool_calls" not in turn
+        and "function_call" not in turn
+    ):
         faults.append(("missing_role", f"turn {number} has no content"))
         return None
     message: Message = {"role": role, "content": ""}

@@ -3,8 +3,24 @@
 import csv
 import io
 import json
+from collections.abc import Mapping, Sequence
 
-WORDS = "river stone bread cloud letter garden winter candle harbour market bridge forest valley silver".split()
+WORDS = [
+    "river",
+    "stone",
+    "bread",
+    "cloud",
+    "letter",
+    "garden",
+    "winter",
+    "candle",
+    "harbour",
+    "market",
+    "bridge",
+    "forest",
+    "valley",
+    "silver",
+]
 
 
 def sentence(seed: int, length: int = 14) -> str:
@@ -24,7 +40,10 @@ def chat(n: int = 40) -> str:
     """Return messages, with system turns, tool calls of mixed argument types and null contents."""
     rows = []
     for i, (prompt, answer) in enumerate(pairs(n)):
-        turns = [{"role": "user", "content": prompt}, {"role": "assistant", "content": answer}]
+        turns: list[dict[str, object]] = [
+            {"role": "user", "content": prompt},
+            {"role": "assistant", "content": answer},
+        ]
         if i % 4 == 1:
             turns.insert(0, {"role": "system", "content": "Answer briefly."})
         row: dict[str, object] = {"messages": turns}
@@ -40,9 +59,18 @@ def chat(n: int = 40) -> str:
                 {"role": "tool", "tool_call_id": "c1", "content": f"found {i}"},
             ]
             row["tools"] = [
-                {"type": "function", "function": {"name": "look_up", "description": "Looks up.",
-                 "parameters": {"type": "object", "properties": {"n": {"type": "integer" if i % 8 == 2 else "string"}}}}}
-            ]  # fmt: skip
+                {
+                    "type": "function",
+                    "function": {
+                        "name": "look_up",
+                        "description": "Looks up.",
+                        "parameters": {
+                            "type": "object",
+                            "properties": {"n": {"type": "integer" if i % 8 == 2 else "string"}},
+                        },
+                    },
+                }
+            ]
         if i % 4 == 3:
             turns[1] = {"role": "assistant", "content": [{"type": "text", "text": answer}]}
         rows.append(row)
@@ -93,12 +121,17 @@ def empty_prompts(n: int = 40) -> str:
     return lines([{"prompt": "", "completion": a} for _, a in pairs(n)])
 
 
-def lines(rows: list[dict[str, object]]) -> str:
+def lines(rows: Sequence[Mapping[str, object]]) -> str:
     """Return rows as JSON Lines."""
     return "".join(json.dumps(row, ensure_ascii=False) + "\n" for row in rows)
 
 
 FORMATS = {
-    "chat.jsonl": chat, "sharegpt.jsonl": sharegpt, "alpaca.jsonl": alpaca, "prompt_completion.jsonl": prompt_completion,
-    "question_answer.csv": question_answer, "text.jsonl": text, "empty_prompts.jsonl": empty_prompts,
-}  # fmt: skip
+    "chat.jsonl": chat,
+    "sharegpt.jsonl": sharegpt,
+    "alpaca.jsonl": alpaca,
+    "prompt_completion.jsonl": prompt_completion,
+    "question_answer.csv": question_answer,
+    "text.jsonl": text,
+    "empty_prompts.jsonl": empty_prompts,
+}

@@ -59,13 +59,21 @@ VARIANTS = [
     ('{"instruction":"Say","output":""}\n{"instruction":"Say","output":"x"}', "empty_response", 1),
     ('{"prompt":"Say","completion":null}\n{"prompt":"Say","completion":"x"}', "empty_response", 1),
     (OK + "\n" + turns(("user", "a"), ("asistant", "b")), "unknown_role", 2),
-    ('{"conversations":[{"from":"human","value":"a"},{"from":"gtp","value":"b"}]}', "unknown_role", 1),
+    (
+        '{"conversations":[{"from":"human","value":"a"},{"from":"gtp","value":"b"}]}',
+        "unknown_role",
+        1,
+    ),
     ('{"messages":[{"role":"user","content":"a"},{"role":null,"content":"b"}]}', "missing_role", 1),
     ('{"messages":[{"content":"a"},{"role":"assistant","content":"b"}]}', "missing_role", 1),
     (turns(("user", "only a question")) + "\n" + OK, "no_assistant_turn", 1),
     ('{"messages":[]}\n' + OK, "no_assistant_turn", 1),
     ('{"conversations":null}\n' + OK, "null_messages", 1),
-    (turns(("user", "a"), ("assistant", "b"), ("user", "c"), ("system", "d")), "trailing_user_turn", 1),
+    (
+        turns(("user", "a"), ("assistant", "b"), ("user", "c"), ("system", "d")),
+        "trailing_user_turn",
+        1,
+    ),
     (turns(("user", "a"), ("assistant", "b"), ("assistant", "c")), "roles_not_alternating", 1),
     (turns(("user", "a"), ("system", "s"), ("assistant", "c")), "system_not_first", 1),
     ("{'prompt': 'a', 'completion': 'b'}\n" + '{"prompt":"a","completion":"b"}', "json_syntax", 1),
@@ -81,11 +89,23 @@ VARIANTS = [
     (OK + "\n" + OK[:-5] + "\n\n", "truncated_last_line", 2),
     (OK + "\n" + OK[:40] + "\n" + OK, "json_syntax", 2),
     ('{"messages":[{"role":"user","role":"assistant","content":"b"}]}', "duplicate_key", 1),
-    ('[{"prompt":"a","prompt":"b","completion":"c"},{"prompt":"a","completion":"c"}]', "duplicate_key", 1),
+    (
+        '[{"prompt":"a","prompt":"b","completion":"c"},{"prompt":"a","completion":"c"}]',
+        "duplicate_key",
+        1,
+    ),
     ('{"prompt":"a","completion":"b"}\n{"question":"a","answer":"b"}', "mixed_schema", 2),
-    ('{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}]}\n' + OK, "mixed_schema", 2),
+    (
+        '{"conversations":[{"from":"human","value":"a"},{"from":"gpt","value":"b"}]}\n' + OK,
+        "mixed_schema",
+        2,
+    ),
     ('{"prompt":"a","chosen":"b","rejected":"c"}', "preference_data", 1),
-    ('{"chosen":[{"role":"user","content":"a"}],"rejected":[{"role":"user","content":"a"}]}', "preference_data", 1),
+    (
+        '{"chosen":[{"role":"user","content":"a"}],"rejected":[{"role":"user","content":"a"}]}',
+        "preference_data",
+        1,
+    ),
     ('{"prompt":"a","completion":"b","label":true}', "preference_data", 1),
     ('{"foo":"a","bar":"b"}', "unknown_schema", 1),
     ('"just text"\n' + OK, "not_an_object", 1),
@@ -93,22 +113,54 @@ VARIANTS = [
     ('{"instruction":"Add","output":true}', "scalar_not_text", 1),
     ('{"instruction":"Add","output":["a","b"]}', "structure_not_text", 1),
     ('{"instruction":{"a":1},"output":"b"}', "structure_not_text", 1),
-    ('{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null}]}\n' + OK, "null_content", 1),
-    (json.dumps({"messages": json.dumps([{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}])}),
-     "stringified_structure", 1),
-    ('{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]},{"role":"assistant","content":"b"}]}',
-     "multimodal_unsupported", 1),
+    (
+        '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null}]}\n' + OK,
+        "null_content",
+        1,
+    ),
+    (
+        json.dumps(
+            {
+                "messages": json.dumps(
+                    [{"role": "user", "content": "a"}, {"role": "assistant", "content": "b"}]
+                )
+            }
+        ),
+        "stringified_structure",
+        1,
+    ),
+    (
+        '{"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{}}]},{"role":"assistant","content":"b"}]}',
+        "multimodal_unsupported",
+        1,
+    ),
     ('{"instruction":"see","output":"a cat","image":"cat.png"}', "multimodal_unsupported", 1),
-    ('{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":"b"}]}',
-     "text_parts", 1),
-    ('{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"function":'
-     '{"name":"f","arguments":"{bad"}}]},{"role":"tool","content":"x"},{"role":"assistant","content":"b"}]}',
-     "tool_args_invalid", 1),
-    ('{"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"function":{"arguments":{}}}]}]}',
-     "tool_call_invalid", 1),
-    ('{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"function_call":'
-     '{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"x"},{"role":"assistant","content":"b"}]}',
-     "legacy_function_call", 1),
+    (
+        '{"messages":[{"role":"user","content":[{"type":"text","text":"a"}]},{"role":"assistant","content":"b"}]}',
+        "text_parts",
+        1,
+    ),
+    (
+        (
+            '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":"","tool_calls":[{"function":'
+            '{"name":"f","arguments":"{bad"}}]},{"role":"tool","content":"x"},{"role":"assistant","content":"b"}]}'
+        ),
+        "tool_args_invalid",
+        1,
+    ),
+    (
+        '{"messages":[{"role":"user","content":"a"},{"role":"assistant","tool_calls":[{"function":{"arguments":{}}}]}]}',
+        "tool_call_invalid",
+        1,
+    ),
+    (
+        (
+            '{"messages":[{"role":"user","content":"a"},{"role":"assistant","content":null,"function_call":'
+            '{"name":"f","arguments":"{}"}},{"role":"function","name":"f","content":"x"},{"role":"assistant","content":"b"}]}'
+        ),
+        "legacy_function_call",
+        1,
+    ),
     ('{"messages":[{"role":"Human","content":"a"},{"role":"AI","content":"b"}]}', "role_alias", 1),
     ('{"prompt":"  ","completion":"text"}\n{"prompt":"a","completion":"text"}', "empty_prompt", 1),
     (turns(("user", ""), ("assistant", "b")), "empty_prompt", 1),
@@ -118,10 +170,14 @@ VARIANTS = [
     ('{"text":"lost \ufffd letter"}', "replacement_character", 1),
     ('{"text":"TÃ¼rkÃ§e gÃ¼zel"}', "mojibake", 1),
     ("[\n" + OK + "\n]", "array_in_jsonl", 1),
-    ('{\n "prompt": "a",\n "completion": "b"\n}\n{\n "prompt": "c",\n "completion": "d"\n}\n', "pretty_printed_json", 1),
+    (
+        ('{\n "prompt": "a",\n "completion": "b"\n}\n{\n "prompt": "c",\n "completion": "d"\n}\n'),
+        "pretty_printed_json",
+        1,
+    ),
     ("", "empty_file", 0),
     ("\n \n\n", "empty_file", 0),
-]  # fmt: skip
+]
 
 
 @pytest.mark.parametrize(

@@ -13,7 +13,8 @@ from tests.e2e.data_formats import chat, pairs, text
 
 STRICT = (
     "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}"
-    "{{ raise_exception('roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}</s>{% endfor %}"
+    "{{ raise_exception('roles must alternate') }}{% endif %}<{{ m.role }}>{{ m.content }}</s>{% "
+    "endfor %}"
 )
 
 
@@ -23,11 +24,15 @@ def folder(tmp_path_factory):
     tokenizer = Tokenizer(models.BPE())
     tokenizer.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
     trainer = trainers.BpeTrainer(
-        vocab_size=600, special_tokens=["<|im_start|>", "<|im_end|>"], initial_alphabet=pre_tokenizers.ByteLevel.alphabet()
+        vocab_size=600,
+        special_tokens=["<|im_start|>", "<|im_end|>"],
+        initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
     )
     tokenizer.train_from_iterator([f"{p} {a}" for p, a in pairs()], trainer)
     tokenizer.save(str(path / "tokenizer.json"))
-    (path / "tokenizer_config.json").write_text(json.dumps({"chat_template": templates.BUILT_IN["chatml"]}))
+    (path / "tokenizer_config.json").write_text(
+        json.dumps({"chat_template": templates.BUILT_IN["chatml"]})
+    )
     return path
 
 
@@ -45,8 +50,11 @@ def test_pieces_add_up_to_the_whole(folder):
     counted, how = tokens.count(rows, Options(tokenizer=str(folder)))
     assert how == tokens.EXACT
     tokenizer, template = tokens.load(str(folder)), templates.load(folder)
+    assert template is not None
     for row, (total, prompt, answer) in zip(rows, counted, strict=True):
-        whole = len(tokenizer.encode(template.render(row.messages, row.tools), add_special_tokens=False))
+        whole = len(
+            tokenizer.encode(template.render(row.messages, row.tools), add_special_tokens=False)
+        )
         assert total == whole
         assert 0 < prompt < total
         assert 0 < answer < total
@@ -118,7 +126,9 @@ def test_local_template(tmp_path, config, codes):
 
 def test_strict_template_refuses_what_it_cannot_render(tmp_path):
     path = tmp_path / "x.jsonl"
-    path.write_text('{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}]}\n')
+    path.write_text(
+        '{"messages":[{"role":"user","content":"a"},{"role":"user","content":"b"},{"role":"assistant","content":"c"}]}\n'
+    )
     data, _ = job(tmp_path, {"data": {"train": "x.jsonl"}}, {"chat_template": STRICT})
     report = gate.check(data.train, data.options)
     assert "template_needs_alternation" in [f.code for f in report.findings]

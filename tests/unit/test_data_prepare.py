@@ -121,7 +121,7 @@ def test_no_leak_by_copy_prompt_or_group(tmp_path):
         assert max(jaccard(mine, other) for other in sets) < 0.6
     prompts = {r["messages"][0]["content"] for r in train}
     assert not prompts & {r["messages"][0]["content"] for r in held}
-    side = {}
+    side: dict[str, str] = {}
     author = {r["messages"][1]["content"]: r.get("author") for r in rows}
     for name, part in (("train", train), ("held", held)):
         for row in part:

@@ -4,10 +4,10 @@ import gzip
 import json
 import tracemalloc
 
-import pyarrow
-import pyarrow.parquet
+import pyarrow as pa
 import pytest
 import zstandard
+from pyarrow import parquet
 
 from jobs.data import gate
 from jobs.data.chunks import CHUNK_BYTES
@@ -33,7 +33,11 @@ def codes(report):
         ("a.json", json.dumps(ROWS).encode(), []),
         ("a.json", json.dumps({"data": ROWS}, indent=2).encode(), []),
         ("a.json", json.dumps(ROWS, indent=2).encode(), []),
-        ("a.jsonl", "".join(json.dumps(r, indent=1) + "\n" for r in ROWS).encode(), ["pretty_printed_json"]),
+        (
+            "a.jsonl",
+            "".join(json.dumps(r, indent=1) + "\n" for r in ROWS).encode(),
+            ["pretty_printed_json"],
+        ),
         ("a.jsonl", JSONL.replace("\n", "\r\n").encode(), ["crlf"]),
         ("a.jsonl", JSONL.replace("\n", "\r").encode(), ["crlf"]),
         ("a.csv", CSV.encode(), []),
@@ -45,7 +49,7 @@ def codes(report):
         ("a.jsonl.zst", zstandard.compress(JSONL.encode()), []),
         ("a.txt", "\n\n".join(f"paragraph {i}\nof two lines" for i in range(5)).encode(), []),
     ],
-)  # fmt: skip
+)
 def test_kinds_of_files(tmp_path, name, data, noted):
     path = tmp_path / name
     path.write_bytes(data)
@@ -55,7 +59,7 @@ def test_kinds_of_files(tmp_path, name, data, noted):
 
 
 def test_parquet(tmp_path):
-    pyarrow.parquet.write_table(pyarrow.Table.from_pylist(ROWS), tmp_path / "a.parquet")
+    parquet.write_table(pa.Table.from_pylist(ROWS), tmp_path / "a.parquet")
     assert check(tmp_path / "a.parquet").kept == 5
     (tmp_path / "b.parquet").write_bytes((tmp_path / "a.parquet").read_bytes()[:-20])
     assert codes(check(tmp_path / "b.parquet")) == ["truncated_file"]
@@ -85,7 +89,11 @@ def test_folder(tmp_path):
         ("a.csv", b"prompt,completion\n", "empty_file"),
         ("a.txt", "güneş\n".encode("cp1254"), "encoding"),
         ("a.pdf", b"%PDF", "unsupported_file"),
-        ("a.jsonl", json.dumps(ROWS[0]).encode() + b"\n" + b"[" * 100_000 + b"\n" + JSONL.encode(), "json_syntax"),
+        (
+            "a.jsonl",
+            json.dumps(ROWS[0]).encode() + b"\n" + b"[" * 100_000 + b"\n" + JSONL.encode(),
+            "json_syntax",
+        ),
     ],
 )
 def test_broken_files(tmp_path, name, data, code):
@@ -113,7 +121,11 @@ def test_lines_are_counted_across_chunks(tmp_path):
 def test_memory_does_not_grow_with_the_file(tmp_path):
     path = tmp_path / "a.json"
     with path.open("w") as file:
-        file.write("[" + ",\n".join(json.dumps({"text": f"{i} " + "x" * 2000}) for i in range(20_000)) + "]")
+        file.write(
+            "["
+            + ",\n".join(json.dumps({"text": f"{i} " + "x" * 2000}) for i in range(20_000))
+            + "]"
+        )
     tracemalloc.start()
     report = gate.check([path], Options(with_pii=False, with_lengths=False))
     peak = tracemalloc.get_traced_memory()[1]

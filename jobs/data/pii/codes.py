@@ -10,7 +10,9 @@ from .text import key
 
 _IBAN = re.compile(r"[A-Za-z]{2}[ \-]?[0-9]{2}(?:[ \-.]{0,2}[A-Za-z0-9]){11,30}")
 _GROUPED = re.compile(
-    r"[A-Za-z0-9]+$|[A-Za-z]{2}[ \-]?[0-9]{2}(?:(?:[ \-.][A-Za-z0-9]{4})+(?:[ \-.][A-Za-z0-9]{1,4})?|[ \-][A-Za-z0-9]+)$"
+    r"[A-Za-z0-9]+$"
+    r"|[A-Za-z]{2}[ \-]?[0-9]{2}(?:(?:[ \-.][A-Za-z0-9]{4})+(?:[ \-.][A-Za-z0-9]{1,4})?"
+    r"|[ \-][A-Za-z0-9]+)$"
 )
 _ALNUM = re.compile(
     r"(?<![A-Za-z0-9])(?:"
@@ -23,8 +25,10 @@ _DOCUMENT_GATE = ("passport", "pasaport", "جواز", "ehliyet", "licen", "رخ�
 _ALNUM_GATE = re.compile(r"[0-9]{2}(?: ?[0-9]{2} ?[0-9]{2}|\.[0-9]{3}\.|[A-Za-z][0-9]{2}[A-Za-z])")
 _FOUR_DIGITS = re.compile(r"[0-9]{4}")  # every country's IBAN has them in a row
 _DOCUMENT = re.compile(
-    r"(?P<cue>pas(?:s|a)port\w*|جواز(?: (?:ال)?سفر\w*)?|ehliyet\w*|driv\w+'?s? licen[cs]e|رخصتي|رخصة (?:ال)?قيادة)"
-    r"(?:[ :#.\-]+(?:no|nr|num\w*|numara\w*|is|of|رقم\w*|صاحب\w*|holder|belge\w*|olan|ile|:|#)){0,3}[ :#.\-]*"
+    r"(?P<cue>pas(?:s|a)port\w*|جواز(?: (?:ال)?سفر\w*)?|ehliyet\w*|driv\w+'?s? licen[cs]e|رخصتي"
+    r"|رخصة (?:ال)?قيادة)"
+    r"(?:[ :#.\-]+(?:no|nr|num\w*|numara\w*|is|of|رقم\w*|صاحب\w*|holder|belge\w*|olan|ile|:"
+    r"|#)){0,3}[ :#.\-]*"
     r"(?P<id>(?:[A-Z]{1,3} ?)?[0-9][A-Z0-9]{5,11}|[A-Z][A-Z0-9]{6,11})(?![A-Za-z0-9])",
     re.IGNORECASE,
 )

@@ -18,8 +18,10 @@ _PHONE = r"""
  هاتف|جوال|موبايل|تلفون|تليفون|اتصل|اتصال|كلم|واتس|للتواصل|تواصل|ارضي|فاكس|محمول|نقال|خلوي|راسل
 """
 _ID = r"""
- national (?:id|no|num|insurance)|\bid\b|\bids\b|identity|\bssn\b|social(?: sec|\b)|iqama|emirates|\beid\b|civil|
- \bnino\b|\bnhs\b|tax id|steuer|idnr|\bbsn\b|\bpesel|\bcpf\b|\bdni\b|\bnie\b|\bniss\b|aadhaar|personnummer|
+ national (?:id|no|num|insurance)|\bid(?: code| number| num| no)?\b|\bids\b|
+ identity|\bssn\b|social(?: sec|\b)|iqama|emirates|\beid\b|civil|
+ \bnino\b|\bnhs\b|tax id|steuer|idnr|\bbsn\b|\bpesel|
+ \bcpf\b|\bdni\b|\bnie\b|\bniss\b|aadhaar|personnummer|
  kimlik|\bt\.?\s?c\.?(?:\b|'|k)|\btckn|vatandas|nufus|yabanci no|
  هوي|اقام|قومي|مدني|بطاقه شخصي|بطاقه احوال|\bاحوال|الوطني
 """
@@ -34,9 +36,11 @@ _LICENCE = r"driv\w+ licen[cs]e|driver'?s licen[cs]e|ehliyet|surucu belge|رخص
 _NUMBER = r"numara(?!ti)|\bnumber is\b|\bnumber:|رقمي|رقمها|رقمه\b"  # says "number" and no more
 _NEGATIVE = r"""
  \border|track|invoice|ticket|\bref\b|refer|serial|\bs/n\b|\blot\b|\bbatch|\bsku\b|barcode|\bean\b|\bupc\b|isbn|issn|
- imei|version|\bver\b|\bdriver (?:v|\d)|firmware|build|release|section|chapter|\bblock|unix|timestamp|epoch|\bsize|bytes|
+ imei|version|\bver\b|\bdriver (?:v|\d)|firmware|build|release|
+ section|chapter|\bblock|unix|timestamp|epoch|\bsize|bytes|
  population|\brange|transaction|booking|model|product|\bpart\b|commit|\bseed|\bcode|shipment|parcel|
- receipt|case (?:no|num)|coupon|voucher|\bvin\b|\buuid|hash|checksum|coordinates|\blat\b|\blon|\bprice|\btotal|
+ receipt|case (?:no|num)|coupon|voucher|\bvin\b|\buuid|hash|
+ checksum|coordinates|\blat\b|\blon|\bprice|\btotal|
  \bamount|step|token|param|error|port\b|pid\b|offset|\bline\b|\brow|average|score|\bpi\b|\bdoi\b|arxiv|
  siparis|kargo|takip|fatura|\bseri\b|barkod|referans|\bparti|\burun|\bkod|surum|kanun|madde|boyut|\bbayt|
  \bnufusu\b|nufus \d|stok|posta kod|dosya|makbuz|kampanya|proje|islem|\bfis\b|dekont|tutar|fiyat|
@@ -45,13 +49,20 @@ _NEGATIVE = r"""
  بند|احداثي|تذكر|حجز|صندوق|مبلغ|بوليص|قضي|موديل|منتج|عدّ|درجه
 """
 _UNITS = (
-    r"bayt|byte|\bb\b|adet|birim|\bunits?\b|kisi|people|nesme|\btl\b|usd|eur|dollar|lira|ريال|بايت|نسم|حاج|"
+    r"bayt|byte|\bb\b|adet|birim|\bunits?\b|kisi|people|nesme|\btl\b|usd|eur|dollar|lira|ريال|بايت"
+    r"|نسم|حاج|"
     r"%|[kmg]b\b|k?m\b|kg\b|\bms\b|param|معامل|token|\btry\b|درهم|جنيه|دولار|piece|\bcopies"
 )
 _KINDS = {
-    "phone": _PHONE, "passport": _PASSPORT, "licence": _LICENCE, "card": _CARD,
-    "id": _ID, "iban": _IBAN, "no": _NEGATIVE, "num": _NUMBER,
-}  # fmt: skip
+    "phone": _PHONE,
+    "passport": _PASSPORT,
+    "licence": _LICENCE,
+    "card": _CARD,
+    "id": _ID,
+    "iban": _IBAN,
+    "no": _NEGATIVE,
+    "num": _NUMBER,
+}
 _LEFT = re.compile(
     "|".join(
         f"(?P<{k}>{re.sub(chr(92) + 's*' + chr(10) + chr(92) + 's*', '', v)})"

@@ -5,7 +5,8 @@ import re
 from collections import Counter
 from typing import Any
 
-from ..records import Record
+from jobs.data.records import Record
+
 from .scan import PLACEHOLDER, Settings, scan
 from .text import key, plain
 
@@ -57,11 +58,8 @@ class Masker:
 
     def _under(self, name: str, value: Any) -> Any:
         """Mask a member; its key is the cue for a bare number or text ("phone": 5321112233)."""
-        if (
-            isinstance(value, int)
-            and not isinstance(value, bool)
-            and abs(value) > 99_999
-            or (isinstance(value, str) and len(value) < 64)
+        if (isinstance(value, int) and not isinstance(value, bool) and abs(value) > 99_999) or (
+            isinstance(value, str) and len(value) < 64
         ):
             lead = re.sub(r"(?<=[a-z])(?=[A-Z])|[_-]+", " ", str(name)) + ": "
             before = len(self.found)

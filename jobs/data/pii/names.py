@@ -11,56 +11,109 @@ from .gazetteer import arabic_names, first_names
 from .spans import Span
 from .text import key
 
+
+def _split(text: str) -> list[str]:
+    return text.split()
+
+
 _WORD = re.compile(r"[^\W\d_]+(?:['’-][^\W\d_]+)*")
 _KEYS = re.compile(r"[^\W\d_]+")
 
 _TITLES = frozenset(
-    "mr mrs ms miss dr prof sir madam sayin bay bayan av avukat doktor profesor hoca".split()
+    _split(
+        """
+    mr mrs ms miss dr prof sir madam sayin bay bayan av avukat doktor profesor hoca
+"""
+    )
 )
-_HONORIFICS = frozenset("bey beyin beye beyi beyden hanim hanimin hanima hanimi hanimdan".split())
+_HONORIFICS = frozenset(
+    _split(
+        """
+    bey beyin beye beyi beyden hanim hanimin hanima hanimi hanimdan
+"""
+    )
+)
 _ROLES = frozenset(
-    "patient customer client buyer tenant employee colleague hire nurse doctor teacher lawyer hasta hastamiz "
-    "hastanin musterimiz musteri ogretmenimiz ogrencimiz vatandas calisanimiz personelimiz kiracimiz davaci davali "
-    "abim ablam annem babam esim kardesim alici gonderen".split()
+    _split(
+        """
+    patient customer client buyer tenant employee colleague hire nurse doctor teacher lawyer hasta
+    hastamiz hastanin musterimiz musteri ogretmenimiz ogrencimiz vatandas calisanimiz personelimiz
+    kiracimiz davaci davali abim ablam annem babam esim kardesim alici gonderen
+"""
+    )
 )
 _OPENERS = re.compile(
-    r"(?:(?<!\w)(?:my name is|my name's|i am|i'm|this is|it's|name:|full name:|signed[,:]?|yours truly,|"
+    r"(?:(?<!\w)(?:my name is|my name's|i am|i'm|this is|it's|name:|full name:|signed[,:]?"
+    r"|yours truly,|"
     r"(?:kind |best |warm )?regards,?|sincerely,?|ship to|dear|speaking with|spoke (?:to|with)|"
-    r"ben(?:im)? ad[ıi]m|ad[ıi]m|ben|isim:|ad soyad:?|ad[ıi] soyad[ıi]:?|hastan[ıi]n ad[ıi]|al[ıi]c[ıi] ad[ıi]|ad[ıi]:?|"
+    r"ben(?:im)? ad[ıi]m|ad[ıi]m|ben|isim:|ad soyad:?|ad[ıi] soyad[ıi]:?|hastan[ıi]n ad[ıi]"
+    r"|al[ıi]c[ıi] ad[ıi]|ad[ıi]:?|"
     r"olan ki[şs]i|sayg[ıi]lar[ıi]mla,?|imza:?))\s+",
     re.IGNORECASE,
 )
 _WEAK_OPENERS = ("i am", "i'm", "this is", "it's", "ben", "dear")  # need two capitalised words
 _LOWER_OPENERS = ("my name is", "my name's")  # people write their own name without capitals
 _NOT_NAMES = frozenset(
-    "the a an and or of in on at to for from with not very so just also here there your our my his her its this that "
-    "is are was were be been have has had will would can could team support customer service sir madam all everyone "
-    "hotel hotels street avenue road square university company inc ltd bank park river mountain method theorem law "
-    "january february march april may june july august september october november december monday tuesday wednesday "
-    "thursday friday saturday sunday english turkish arabic german french american british head dear hello hi thanks "
-    "bir bu su o ve ile icin ama cok de da mi mu universitesi universite sokak caddesi mahallesi hastanesi bankasi "
-    "sirketi okulu lisesi koyu ilcesi parki ltd as pazartesi sali carsamba persembe cuma cumartesi pazar ocak subat "
-    "mart nisan mayis haziran temmuz agustos eylul ekim kasim aralik turk turkce sayin bay bayan dr prof mr mrs ms "
-    "teknik numara siparis merhaba tesekkur ederim lutfen ai assistant chatgpt openai google".split()
+    _split(
+        """
+    the a an and or of in on at to for from with not very so just also here there your our my his
+    her its this that is are was were be been have has had will would can could team support
+    customer service sir madam all everyone hotel hotels street avenue road square university
+    company inc ltd bank park river mountain method theorem law january february march april may
+    june july august september october november december monday tuesday wednesday thursday friday
+    saturday sunday english turkish arabic german french american british head dear hello hi
+    thanks bir bu su o ve ile icin ama cok de da mi mu universitesi universite sokak caddesi
+    mahallesi hastanesi bankasi sirketi okulu lisesi koyu ilcesi parki ltd as pazartesi sali
+    carsamba persembe cuma cumartesi pazar ocak subat mart nisan mayis haziran temmuz agustos
+    eylul ekim kasim aralik turk turkce sayin bay bayan dr prof mr mrs ms teknik numara siparis
+    merhaba tesekkur ederim lutfen ai assistant chatgpt openai google
+"""
+    )
 )
 _ARABIC_CUE = frozenset(
     key(word)
-    for word in "اسمي واسمي أنا معك معاك السيد السيدة الدكتور الدكتورة الأستاذ الأستاذة المهندس المهندسة المريض "
-    "المريضة العميل العميلة الزميل الزميلة المحامي المحامية الموظف الموظفة الطالب الطالبة توقيع الشيخ الحاج الآنسة".split()
+    for word in _split(
+        """
+    اسمي واسمي أنا معك معاك السيد السيدة الدكتور الدكتورة الأستاذ الأستاذة المهندس المهندسة المريض
+    المريضة العميل العميلة الزميل الزميلة المحامي المحامية الموظف الموظفة الطالب الطالبة توقيع
+    الشيخ الحاج الآنسة
+"""
+    )
 )
 _ARABIC_WEAK_CUE = frozenset(
     key(w) for w in ("أنا", "معك", "معاك", "الطالب", "العميل", "الموظف", "الشيخ")
 )
 _ARABIC_STOP = frozenset(
     key(word)
-    for word in "ولم لم من في على عن الى إلى هو هي الذي التي قد كان كانت وهو وهي يا هذا هذه ذلك تطلب يشكو وطلب طلب "
-    "ستتصل اتصل اتصلت قال قالت وقال يقول تقول يريد تريد أريد ورقمي رقمي رقم وأنا مع و أو ثم بن بنت غير أن لا ما".split()
+    for word in _split(
+        """
+    ولم لم من في على عن الى إلى هو هي الذي التي قد كان كانت وهو وهي يا هذا هذه ذلك تطلب يشكو وطلب
+    طلب ستتصل اتصل اتصلت قال قالت وقال يقول تقول يريد تريد أريد ورقمي رقمي رقم وأنا مع و أو ثم بن
+    بنت غير أن لا ما
+"""
+    )
 )
-_KUNYA = frozenset(key(word) for word in "بن بنت ابن أبو ابو أم ام آل عبد".split())
+_KUNYA = frozenset(
+    key(word)
+    for word in _split(
+        """
+    بن بنت ابن أبو ابو أم ام آل عبد
+"""
+    )
+)
 _GATE = (
-    _TITLES | _HONORIFICS | _ROLES | _ARABIC_CUE
-    | frozenset("name signed regards sincerely ship dear adim adi ben isim soyad imza saygilarimla kisi im".split())
-)  # fmt: skip
+    _TITLES
+    | _HONORIFICS
+    | _ROLES
+    | _ARABIC_CUE
+    | frozenset(
+        _split(
+            """
+    name signed regards sincerely ship dear adim adi ben isim soyad imza saygilarimla kisi im
+"""
+        )
+    )
+)
 
 
 class _Telling(dict[str, bool]):
@@ -204,9 +257,7 @@ def _arabic_run(text: str, tokens: list[_Token], keys: list[str], i: int) -> lis
             break
         if word in _KUNYA:
             linked = True
-        elif word in _ARABIC_STOP:
-            break
-        elif (
+        elif word in _ARABIC_STOP or (
             run and not linked and not _nisba(word) and word not in arabic_names() and len(run) > 1
         ):
             break

@@ -108,7 +108,7 @@ def _is_code(text: str, start: int, end: int) -> bool:
         return True  # a call: get_user(1234567890)
     if last in ".," and before[:1].isdigit() and len(before) == 2:
         return True
-    if last == "#" or last == "$" or last == "€":
+    if last in {"#", "$", "€"}:
         return True
     if after[:1] and (after[0] == "_" or (after[0].isascii() and after[0].isalpha())):
         return True
@@ -140,7 +140,7 @@ def _classify(
     if _IPV4.match(w.raw):
         versioned = cues.nearest(left, "").kind == "no"
         told = _IP_CUE.search(left)
-        if not versioned and (told or (not _private(w.raw) and _spread(w.raw))):
+        if not versioned and not _private(w.raw) and (told or _spread(w.raw)):
             return "IP", "ipv4", not told
         return None
     cue = cues.nearest(left, right)
@@ -152,7 +152,9 @@ def _classify(
     found = _national_id(w, cue.kind, left)
     if found:
         return found
-    if _DATE.match(w.raw) or (cue.kind != "phone" and _THOUSANDS.match(w.raw)):
+    if (_DATE.search(w.raw) and w.raw[0] != "+") or (
+        cue.kind != "phone" and _THOUSANDS.match(w.raw)
+    ):
         return None
     if cue.kind == "iban" and n >= 10 and w.digits[0] != "0" and not w.raw.startswith("+"):
         return None
@@ -180,7 +182,7 @@ def _national_id(w: _Window, cue: str, left: str) -> tuple[str, str, bool] | Non
     d, raw, cued = w.digits, w.raw, cue in ("id", "card")
     by_id = cue == "id"
     n = len(d)
-    if n == 11 and check.tckn(d) and cue != "no" and cue != "phone":
+    if n == 11 and check.tckn(d) and cue not in {"no", "phone"}:
         return "ID", "tckn", not by_id
     if n == 10 and check.saudi(d) and cued:
         return "ID", "saudi", False
@@ -190,7 +192,12 @@ def _national_id(w: _Window, cue: str, left: str) -> tuple[str, str, bool] | Non
         return "ID", "egypt", not by_id
     if n == 15 and cue != "no" and check.french_nir(d):
         return "ID", "nir", not by_id
-    if n == 9 and cue != "no" and check.ssn(d) and (_SSN_SHAPE.match(raw) or by_id):
+    if (
+        n == 9
+        and cue != "no"
+        and check.ssn(d)
+        and (_SSN_SHAPE.match(raw) or (by_id and "." not in raw))
+    ):
         return "ID", "ssn", not by_id
     if cue == "no":
         return None

@@ -19,16 +19,21 @@ _NATIONAL = {
     "EG": re.compile(r"(?:1[0125]\d{8}|2\d{8}|[3-9]\d{7,8})$"),
     "US": re.compile(r"[2-9]\d{2}[2-9]\d{6}$"),
     "GB": re.compile(r"(?:7\d{9}|[1238]\d{8,9})$"),
-    "JO": re.compile(r"7[789]\d{7}$"), "LB": re.compile(r"(?:3|7[01689]|81)\d{6}$"),
-    "KW": re.compile(r"[569]\d{7}$"), "QA": re.compile(r"[34567]\d{7}$"),
-    "OM": re.compile(r"[79]\d{7}$"), "BH": re.compile(r"[36]\d{7}$"),
-    "IQ": re.compile(r"7\d{9}$"), "MA": re.compile(r"[5-7]\d{8}$"),
-}  # fmt: skip
+    "JO": re.compile(r"7[789]\d{7}$"),
+    "LB": re.compile(r"(?:3|7[01689]|81)\d{6}$"),
+    "KW": re.compile(r"[569]\d{7}$"),
+    "QA": re.compile(r"[34567]\d{7}$"),
+    "OM": re.compile(r"[79]\d{7}$"),
+    "BH": re.compile(r"[36]\d{7}$"),
+    "IQ": re.compile(r"7\d{9}$"),
+    "MA": re.compile(r"[5-7]\d{8}$"),
+}
 _NO_TRUNK_ZERO = frozenset({"US", "CA", "KW", "QA", "OM", "BH"})
 _MOBILE_SHAPE = {
     "TR": re.compile(r"5[03456]\d[ \-.()]+\d{3}[ \-.]+\d{2}[ \-.]?\d{2}$"),
     "US": re.compile(r"(?:1[ \-.])?\(?[2-9]\d\d\)?[ \-.]+[2-9]\d\d[ \-.]+\d{4}$"),
 }  # written without 0 or +, the grouping alone gives them away
+_COUNTING = frozenset("0123456789"[:n] for n in (7, 8, 9, 10)) | {"01234567890", "1234567890"}
 _BARE_CODE = re.compile(r"(?:905\d{9}|9665\d{8}|9715\d{8}|201[0125]\d{8}|447\d{9})$")
 
 
@@ -41,7 +46,7 @@ def is_phone(raw: str, digits: str, cue: str, regions: tuple[str, ...]) -> bool:
     cued = cue == "phone"
     if raw.startswith("+") or digits.startswith("00"):
         return _international(digits.removeprefix("00"), cued or raw[0] == "+")
-    if cue == "no":
+    if cue == "no" or (not cued and digits in _COUNTING):
         return False
     if _BARE_CODE.match(digits):
         return _international(digits, cued)

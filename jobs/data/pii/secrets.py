@@ -25,23 +25,62 @@ _KEY = re.compile(
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]{10,}"  # a signed JWT
 )
 _PEM = re.compile(
-    r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|\Z)",
+    (
+        r"-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----.*?"
+        r"(?:-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----"
+        r"|\Z)"
+    ),
     re.DOTALL,
 )
 _ASSIGNED = re.compile(
-    r"(?:api[_ -]?key|secret(?:[_ -]?(?:access[_ -]?)?key)?|access[_ -]?token|auth[_ -]?token|bearer|"
+    r"(?:api[_ -]?key|secret(?:[_ -]?(?:access[_ -]?)?key)?|access[_ -]?token|auth[_ -]?token"
+    r"|bearer|"
     r"password|passwd|parola\w*|şifre\w*|كلمة (?:ال)?(?:مرور|سر))"
     r"[\"']?\s*(?:[:=]|\bis\b|is:)?\s*[\"']?(?P<value>[^\s\"',;<>(){}]{8,})",
     re.IGNORECASE,
 )
 _KEY_GATE = (
-    "hf_", "sk-", "k_live_", "k_test_", "akia", "asia", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_",
-    "glpat-", "xox", "aiza", "rpa_", "npm_", "pypi-", "sg.", "eyj",
-)  # fmt: skip
+    "hf_",
+    "sk-",
+    "k_live_",
+    "k_test_",
+    "akia",
+    "asia",
+    "ghp_",
+    "gho_",
+    "ghu_",
+    "ghs_",
+    "ghr_",
+    "github_pat_",
+    "glpat-",
+    "xox",
+    "aiza",
+    "rpa_",
+    "npm_",
+    "pypi-",
+    "sg.",
+    "eyj",
+)
 _GATE = ("key", "secret", "token", "bearer", "passw", "parola", "şifre", "كلمة")
 _URL_LOGIN = re.compile(
     r"[a-z][a-z0-9+.-]{2,12}://[^\s:/@]{1,64}:(?P<value>[^\s/@]{3,})@", re.IGNORECASE
 )
+_EXAMPLES = frozenset(
+    [
+        "password",
+        "pass",
+        "passwd",
+        "pwd",
+        "guest",
+        "redacted",
+        "secret",
+        "changeme",
+        "xxx",
+        "mypassword",
+        "your-password",
+    ]
+)
+_CODE = re.compile(r"[\[\]/|`]|^[A-Za-z_]+(?:[._-][A-Za-z_0-9]+)+$|->|::")
 _MIN_BITS = 3.0  # Shannon bits a character; English words lie near 2.5, random base64 above 4
 
 
@@ -60,7 +99,10 @@ def find(text: str, low: str) -> Iterator[Span]:
             yield Span(found.start(), found.end(), "SECRET", "private_key")
     if "://" in text and "@" in text:
         for found in _URL_LOGIN.finditer(text):
-            yield Span(found.start("value"), found.end("value"), "SECRET", "url_login")
+            if found["value"].lower() not in _EXAMPLES and not set(found["value"]) & set(
+                "<>*{}$[]"
+            ):
+                yield Span(found.start("value"), found.end("value"), "SECRET", "url_login")
     if any(word in low for word in _GATE):
         for found in _ASSIGNED.finditer(text):
             if _looks_random(found["value"].rstrip(".")):
@@ -83,7 +125,8 @@ def _looks_random(value: str) -> bool:
         )
     )
     if (
-        kinds < 3
+        _CODE.search(value)
+        or kinds < 3
         or not any(c.isdigit() for c in value)
         or value.startswith(("http", "os.", "$", "{"))
     ):

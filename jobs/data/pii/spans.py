@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-#: Types whose members carry a checksum or a fixed form; precision and recall are promised for these.
+#: Types with a checksum or a fixed form: precision and recall are promised for these.
 STRUCTURED = ("EMAIL", "PHONE", "CARD", "IBAN", "ID")
 TYPES = (*STRUCTURED, "IP", "SECRET", "TERM", "NAME")
 
 
 class Span(NamedTuple):
-    """A find: half-open character range, type, the rule that fired, and whether it is a weak find."""
+    """A find: half-open character range, type, the rule that fired, weak or not."""
 
     start: int
     end: int

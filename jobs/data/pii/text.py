@@ -72,7 +72,7 @@ def plain(text: str) -> Plain:
 
 
 def key(text: str) -> str:
-    """Return the compare key: lower case, no Turkish or Arabic spelling variants. Length may change."""
+    """Return the compare key: lower case, no Turkish or Arabic variants. Length may change."""
     if text.isascii():
         return text.lower()
     out = text.translate(_TO_KEY).lower()
