@@ -60,6 +60,19 @@ def test_pieces_add_up_to_the_whole(folder):
         assert 0 < answer < total
 
 
+def test_words_are_counted_once_only_where_that_is_exact(folder):
+    tokenizer = tokens.load(str(folder))
+    texts = [f"{p}  and\n\n{a} " for p, a in pairs(30)] * 40
+    whole = [len(tokenizer.encode(t, add_special_tokens=False)) for t in texts]
+    counter = tokens._Counter(tokenizer)
+    assert counter.sizes(texts) == whole
+    joined = Tokenizer(models.BPE())  # no pre-tokenizer: tokens reach over blanks
+    joined.train_from_iterator(texts, trainers.BpeTrainer(vocab_size=400))
+    counter = tokens._Counter(joined)
+    assert counter.sizes(texts) == [len(joined.encode(t)) for t in texts]
+    assert not counter.by_word
+
+
 def test_a_prompt_that_repeats_the_answer_is_not_cut_there(folder):
     row = records('{"prompt":"yes yes","completion":"yes"}')[0]
     total, prompt, answer = tokens.count([row], Options(tokenizer=str(folder)))[0][0]
