@@ -33,7 +33,7 @@ screens:         ## capture docs/screens/ with tmux
 	$(V)/python scripts/make_screens.py
 
 locks:           ## resolve the hashed requirement files anew
-	$(V)/python scripts/make_locks.py
+	$(V)/python scripts/lock.py
 
 clean:           ## remove what set-up made here (the state in GPUJOB_HOME stays)
 	rm -rf .venv dist .mypy_cache .ruff_cache .pytest_cache .hypothesis
