@@ -3,7 +3,7 @@
 Versions that stand in a file already are kept unless --upgrade is given. No file names an index:
 who installs decides where from, and the hashes hold wherever that is.
 
-requirements/base.txt              gpujob itself
+requirements/base.txt              gpujob itself, and what builds it
 requirements/dev.txt               the same, with what tests and lint need
 orchestrator/locks/axolotl.txt     Axolotl's environment without torch, for pip's --no-deps
 orchestrator/locks/torch.txt       torch as PyPI has it: CUDA on Linux, CPU and Metal on macOS
@@ -40,7 +40,7 @@ def main(arguments: list[str]) -> int:
     base = ROOT / "requirements" / "base.txt"
     dev = ROOT / "requirements" / "dev.txt"
     project = str(ROOT / "pyproject.toml")
-    compile_to(uv, base, ["-p", "3.11", project, *extra])
+    compile_to(uv, base, ["-p", "3.11", project, "--group", "build", *extra])
     compile_to(uv, dev, ["-p", "3.11", project, "--group", "dev", "-c", str(base), *extra])
     with tempfile.TemporaryDirectory() as folder:
         alone, excluded, plain = (Path(folder) / name for name in ("alone", "excluded", "plain"))
