@@ -159,6 +159,13 @@ def _fit(value: Any, kind: str, path: KeyPath) -> tuple[Any, list[Fault]]:
     return value, [Fault(path, f"{_show(value)} is not {_words(kind)}", remedy)]
 
 
+def _fit_item(value: Any, kind: str, path: KeyPath) -> tuple[Any, list[Fault]]:
+    """Return the member of a list or mapping in its type; a member can't be null."""
+    if value is None and kind != "any":
+        return None, [Fault(path, "is empty", "Write a value, or leave it out")]
+    return _fit(value, kind, path)
+
+
 def _fit_one(value: Any, kind: str, path: KeyPath) -> tuple[Any, list[Fault]]:
     wrong = [Fault(path, "")]
     if kind == "any":
@@ -170,12 +177,13 @@ def _fit_one(value: Any, kind: str, path: KeyPath) -> tuple[Any, list[Fault]]:
     if kind.startswith("list:"):
         if not isinstance(value, list):
             return value, wrong
-        fitted = [_fit(item, kind[5:], (*path, at)) for at, item in enumerate(value)]
+        fitted = [_fit_item(item, kind[5:], (*path, at)) for at, item in enumerate(value)]
         return [item for item, _ in fitted], [fault for _, found in fitted for fault in found]
     if kind == "map" or kind.startswith("map:"):
         if not isinstance(value, dict):
             return value, wrong
-        pairs = {key: _fit(item, kind[4:] or "any", (*path, key)) for key, item in value.items()}
+        inner = kind[4:] or "any"
+        pairs = {key: _fit_item(item, inner, (*path, key)) for key, item in value.items()}
         faults = [fault for _, found in pairs.values() for fault in found]
         return {key: item for key, (item, _) in pairs.items()}, faults
     fitted_scalar = _fit_scalar(value, kind)

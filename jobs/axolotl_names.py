@@ -96,6 +96,7 @@ ATTENTION = _words(
     "eager sdpa flash_attention_2 flash_attention_3 flash_attention_4 flash_attention_torch "
     "flex_attention varlen xformers sage fp8"
 )
+ATTENTION_WORDS = {"flash": "flash_attention_2", "flex": "flex_attention", "sdp": "sdpa"}
 # Attention that keeps packed examples apart; any other lets them see each other.
 PACKING_ATTENTION = _words(
     "flash_attention_2 flash_attention_3 flash_attention_4 flash_attention_torch flex_attention "

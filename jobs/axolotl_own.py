@@ -64,9 +64,8 @@ def take(config: dict[str, Any], folders: tuple[Path, ...], *, job_has_data: boo
     listed = plugins if isinstance(plugins, list) else []
     current, faults = check_keys(current, [name for name in listed if isinstance(name, str)])
     own.faults += faults
-    if faults:
-        own.base = current
-        return own
+    for key in {str(fault.path[0]) for fault in faults}:  # what is left has the right types
+        current.pop(key, None)
     for key in REFUSED:
         if current.pop(key, None):
             own.faults.append(Fault((key,), OWNED[key], "Leave it out"))

@@ -53,7 +53,6 @@ ATTENTION_SWITCHES: dict[str, str] = {
     "sdp_attention": "sdpa",
     "eager_attention": "eager",
 }
-SHORT_ATTENTION = {"flash": "flash_attention_2", "flex": "flex_attention", "sdp": "sdpa"}
 
 # Without effect in this version: dropped with a note.
 IDLE = ("eval_table_size", "eval_max_new_tokens", "ring_attn_func", "heads_k_stride")
@@ -109,14 +108,6 @@ def _attention(config: dict[str, Any], notes: list[str], faults: list[Fault]) ->
     elif on:
         config["attn_implementation"] = ATTENTION_SWITCHES[on[0]]
         notes.append(f"{on[0]} is now called attn_implementation: {ATTENTION_SWITCHES[on[0]]}")
-    elif isinstance(given, str) and given in SHORT_ATTENTION:
-        faults.append(
-            Fault(
-                ("attn_implementation",),
-                f"Axolotl has no attention {given}",
-                f"Did you mean {SHORT_ATTENTION[given]}?",
-            )
-        )
 
 
 def _offload(config: dict[str, Any], notes: list[str]) -> None:

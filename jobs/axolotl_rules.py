@@ -49,7 +49,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("warmup_steps", "warmup_ratio"),
     ("eval_steps", "evals_per_epoch"),
     ("save_steps", "saves_per_epoch"),
-    ("test_datasets", "val_set_size"),
+    ("val_set_size", "test_datasets"),
     ("deepspeed", "fsdp_config"),
     ("max_memory", "gpu_memory_limit"),
     ("lr_groups", "loraplus_lr_ratio"),
@@ -111,7 +111,8 @@ def _ranges(config: Config) -> Iterator[Fault]:
                 yield Fault((key,), "0 learns nothing", "2e-4 is usual for lora, 2e-5 for full")
                 continue
             bound = f"from {least:g}" if inclusive else f"above {least:g}"
-            yield Fault((key,), f"{value:g} is out of range; it goes {bound} to {most:g}")
+            shown = f"{value:g}" if abs(value) < 10**18 else "so large a number"
+            yield Fault((key,), f"{shown} is out of range; it goes {bound} to {most:g}")
 
 
 def _required(config: Config) -> Iterator[Fault]:
@@ -142,10 +143,10 @@ def _model(config: Config) -> Iterator[Fault]:
     for letters, key in (("mpt", "gradient_checkpointing"), ("falcon", "fsdp_config")):
         if letters in name and config.get(key):
             yield Fault(
-                (key,),
-                f"Axolotl takes {config['base_model']} for a model of kind {letters}, by its name, "
-                "and then refuses this",
-                "Turn it off, or fetch the model and name its folder",
+                ("base_model",),
+                f"Axolotl takes {config['base_model']} by its name for a model of kind {letters}, "
+                f"and refuses {key} with it",
+                f"Turn {key} off, or fetch the model and name its folder",
             )
 
 
@@ -206,7 +207,7 @@ def _evaluation(config: Config) -> Iterator[Fault]:
 def _attention(config: Config) -> Iterator[Fault]:
     attention = config.get("attn_implementation") or ""
     if attention and "/" not in attention and attention not in names.ATTENTION:
-        like = nearest(attention, names.ATTENTION)
+        like = names.ATTENTION_WORDS.get(attention) or nearest(attention, names.ATTENTION)
         yield Fault(
             ("attn_implementation",),
             f"Axolotl has no attention {attention}",

@@ -120,6 +120,10 @@ def _known(draft: Draft) -> dict[str, Any]:
 def _spec(draft: Draft, part: AxolotlPart) -> JobSpec | None:
     """Return the spec with effective values; None where something is wrong, and found."""
     _contradictions(draft)
+    if draft.get("name") is None:
+        draft.find(("name",), "missing", MISSING["name"])
+    if draft.get("method") is None and not part.names_file:
+        draft.find(("method",), "missing", MISSING["method"])
     places = {
         "model": check_model(draft, part),
         "data": check_data(draft, part),
@@ -156,7 +160,8 @@ def _validated(draft: Draft, values: dict[str, Any], part: AxolotlPart) -> JobSp
     except ValidationError as error:
         for fault in error.errors(include_url=False):
             path = _path_of(fault["loc"])
-            if not draft.has(path):
+            absent = fault["type"] == "missing" and part.names_file  # found in that file
+            if not absent and not draft.has(path):
                 draft.find(path, *words({**fault, "loc": path}))
             _remove(whole, path)
     try:
@@ -202,6 +207,3 @@ def _contradictions(draft: Draft) -> None:
     if draft.get("method") == "full":
         for key in [key for key in training if key.startswith("lora_")]:
             draft.find(("training", key), "method is full, which trains no adapter", "Leave it out")
-    for key in ("name", "method"):
-        if draft.get(key) is None:
-            draft.find((key,), "missing", MISSING[key])

@@ -24,6 +24,7 @@ _METHOD_KEYS: dict[str, dict[str, tuple[Any, ...]]] = {
     "full": {"adapter": (), "load_in_4bit": (False,), "load_in_8bit": (False,)},
 }
 _WHOSE = {axolotl: f"training.{name}" for name, (axolotl, _) in KEYS.items()} | {
+    "base_model": "model",
     "num_epochs": "training.epochs",
     "max_steps": "training.max_steps",
     "eval_steps": "training.eval_every_steps",
@@ -41,6 +42,7 @@ class AxolotlPart:
     config: Path | None = None
     own: Own | None = None
     document: Document | None = None
+    names_file: bool = False  # model, method and data are then looked for there
 
     @property
     def section(self) -> dict[str, Any]:
@@ -104,6 +106,7 @@ def take_axolotl(draft: Draft) -> AxolotlPart:
     keys = {key: value for key, value in given.items() if key != "config"}
     _plugins(draft)
     if given.get("config") is not None:
+        part.names_file = True
         _own_file(draft, part, given["config"])
     part.keys = _inline(draft, keys, part)
     _method(draft, part)
@@ -185,6 +188,9 @@ def _own_file(draft: Draft, part: AxolotlPart, text: Any) -> None:
     for fault in part.own.faults:
         part.find_in_file(draft, fault)
     draft.notes += [f"{text}: {note}" for note in part.own.notes]
+    if not part.own.base and not part.own.faults:  # nothing but places, which are ours
+        part.own, part.names_file = None, False
+        return
     theirs = part.own.base.get("base_model")
     if draft.get("model") is None and theirs:
         draft.values["model"] = theirs

@@ -22,12 +22,15 @@ def check_model(draft: Draft, part: AxolotlPart) -> str | None:
     """Return the model as an id of the hub or as an absolute folder."""
     text = draft.get("model")
     if text is None:
-        draft.find(("model",), "missing", MISSING["model"])
+        if not part.names_file:
+            draft.find(("model",), "missing", MISSING["model"])
         return None
     if not isinstance(text, str) or not text.strip():
         return None  # pydantic says it
     if remote_path(text):
-        draft.find(("model",), f"{text}: only Hugging Face ids and folders are built", "owner/name")
+        draft.find(
+            ("model",), f"{text}: only Hugging Face ids and folders are built", "Say owner/name"
+        )
         return None
     folders = [draft.folder]
     from_file = part.own is not None and part.own.base.get("base_model") == text
@@ -48,8 +51,7 @@ def check_data(draft: Draft, part: AxolotlPart) -> dict[str, Any] | None:
     """Return the data section with absolute paths."""
     section = dict(draft.values.get("data", {}))
     if section.get("train") is None:
-        theirs = part.own is not None
-        if not theirs:
+        if not part.names_file:
             draft.find(("data", "train"), "missing", MISSING["data.train"])
         else:
             for key in ("format", "columns", "validation"):
@@ -102,49 +104,53 @@ def check_output(draft: Draft) -> str | None:
 
 
 def check_format(draft: Draft, part: AxolotlPart, values: dict[str, Any]) -> None:
-    """Find a format that is missing or does not fit the first record; note a missing template."""
+    """Find a format that is missing or does not fit the first records; note a missing template."""
     try:
         data = Data.model_validate(values.get("data", {}))
     except ValidationError:
         return  # found where the whole spec is validated
     if data.train is None:
         return
-    record = first_record(data.train)
-    like = recognise(record) if record else None
-    guess = _guess(record, like)
     if data.format is None:
-        remedy = f"{data.train.name} looks like {guess}" if like else MISSING["data.format"]
+        guess = _guess(first_record(data.train))
+        remedy = f"{data.train.name} looks like {guess}" if guess else MISSING["data.format"]
         draft.find(("data", "format"), "missing", remedy)
         return
-    if record is None:
-        return
-    missing = lacking(record, data)
-    if missing:
-        draft.find(
-            ("data", "format"),
-            f"{data.format} needs the column {missing[0]}; the first record of {data.train.name} "
-            f"has {', '.join(list(record)[:8]) or 'none'}",
-            f"It looks like {guess}" if like else "Name your columns with data.columns",
-        )
-    elif (
-        like
-        and like != data.format
-        and {like, data.format} == {DataFormat.CHAT, DataFormat.SHAREGPT}
-    ):
-        draft.find(
-            ("data", "format"),
-            f"is {data.format}, but the turns of {data.train.name} are not",
-            f"It looks like {guess}",
-        )
+    for path in (data.train, data.validation):
+        if isinstance(path, Path):
+            _fits(draft, data, path)
     chat = data.format in (DataFormat.CHAT, DataFormat.SHAREGPT)
-    model_folder = str(values.get("model", ""))
-    if chat and model_folder.startswith("/") and not has_chat_template(Path(model_folder)):
+    folder = str(values.get("model", ""))
+    if chat and folder.startswith("/") and not has_chat_template(Path(folder)):
         said = {**(part.own.base if part.own else {}), **part.keys}
         if not said.get("chat_template") and not said.get("chat_template_jinja"):
             draft.notes.append("the model has no chat template of its own; ChatML is used")
 
 
-def _guess(record: dict[str, Any] | None, like: DataFormat | None) -> str:
+def _fits(draft: Draft, data: Data, path: Path) -> None:
+    record = first_record(path)
+    if record is None or data.format is None:
+        return
+    like, guess = recognise(record), _guess(record)
+    missing = lacking(record, data)
+    if missing:
+        draft.find(
+            ("data", "format"),
+            f"{data.format} needs the column {missing[0]}; the first record of {path.name} "
+            f"has {', '.join(list(record)[:8]) or 'none'}",
+            f"It looks like {guess}" if guess else "Name your columns with data.columns",
+        )
+    elif {like, data.format} == {DataFormat.CHAT, DataFormat.SHAREGPT} and not data.columns:
+        draft.find(
+            ("data", "format"),
+            f"is {data.format}, but the turns of {path.name} are not",
+            f"It looks like {guess}",
+        )
+
+
+def _guess(record: dict[str, Any] | None) -> str:
+    """Return what a record looks like, as a person would write it; "" where nothing is known."""
+    like = recognise(record) if record else None
     if record is None or like is None:
         return ""
     if like is DataFormat.CHAT and "messages" not in record:

@@ -191,7 +191,7 @@ class _Builder:
 
     def _key(self, node: yaml.Node, path: KeyPath) -> str | None:
         if isinstance(node, yaml.ScalarNode):
-            return str(node.value)
+            return self._text(node, path)
         self._find(node, path, "a key must be a plain word", "Write it without brackets")
         return None
 
@@ -207,7 +207,7 @@ class _Builder:
         return result
 
     def _scalar(self, node: yaml.ScalarNode, path: KeyPath) -> Any:
-        text = str(node.value)
+        text = self._text(node, path)
         quoted = node.style is not None
         implicit = self.loader.resolve(  # type: ignore[no-untyped-call]
             yaml.ScalarNode, text, (not quoted, quoted)
@@ -220,6 +220,15 @@ class _Builder:
             return plain(text)
         self._unknown_tag(node, path)
         return None
+
+    def _text(self, node: yaml.ScalarNode, path: KeyPath) -> str:
+        r"""Return the node's text; JSON's `\ud83d\ude00` is one sign, half of it is none."""
+        text = str(node.value)
+        try:
+            return text.encode("utf-16", "surrogatepass").decode("utf-16")
+        except UnicodeDecodeError:
+            self._find(node, path, "half of a surrogate pair is no text", "Write the sign itself")
+            return ""
 
     def _unknown_tag(self, node: yaml.Node, path: KeyPath) -> None:
         tag = str(node.tag).replace(_TAG, "!!")

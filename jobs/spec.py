@@ -11,7 +11,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from jobs.spec_types import Count, Epochs, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
 
@@ -91,19 +91,19 @@ class Data(BaseModel):
         default=False, description="Learn the prompt's tokens too, not only the answer's."
     )
 
-    @model_validator(mode="after")
-    def _columns_belong_to_the_format(self) -> Data:
-        if self.columns and self.format is not None:
-            names = (*FORMAT_COLUMNS[self.format], *TURN_COLUMNS.get(self.format, ()))
-            known = [name.rstrip("?") for name in names]
-            if self.format is DataFormat.SEGMENTS:
-                raise ValueError("the columns of format segments have fixed names")
-            for name in self.columns:
-                if name not in known:
-                    raise ValueError(
-                        f"format {self.format} has no column {name}; it has {', '.join(known)}"
-                    )
-        return self
+    @field_validator("columns")
+    @classmethod
+    def _columns_of_the_format(cls, value: dict[str, str], info: ValidationInfo) -> dict[str, str]:
+        form = info.data.get("format")
+        if not value or form is None:
+            return value
+        if form is DataFormat.SEGMENTS:
+            raise ValueError("the columns of format segments have fixed names")
+        known = [name.rstrip("?") for name in (*FORMAT_COLUMNS[form], *TURN_COLUMNS.get(form, ()))]
+        for name in value:
+            if name not in known:
+                raise ValueError(f"format {form} has no column {name}; it has {', '.join(known)}")
+        return value
 
 
 class Training(BaseModel):

@@ -45,7 +45,7 @@ def held_back(value: Any) -> Any:
     number = isinstance(value, int | float) and not isinstance(value, bool)
     if number and 0 <= value <= MAX_HELD_BACK:
         return float(value)
-    raise ValueError(f"a fraction from 0 to {MAX_HELD_BACK} is needed, or a file")
+    raise ValueError(f"{value} is neither a part from 0 to {MAX_HELD_BACK} nor a file")
 
 
 Whole = Annotated[int, BeforeValidator(no_bool)]

@@ -72,6 +72,28 @@ def make_quick():
     gc.freeze()
 
 
+def words():
+    """Return the names that this Axolotl and its transformers know, where a schema says "text"."""
+    from axolotl.utils.chat_templates.base import _CHAT_TEMPLATES
+    from axolotl.utils.schemas import enums
+    from axolotl.utils.schemas.config import AxolotlInputConfig
+    from transformers.trainer_utils import SchedulerType
+    from transformers.training_args import OptimizerNames
+
+    fields = AxolotlInputConfig.model_fields
+    return {
+        "keys": sorted(field.alias or name for name, field in fields.items()),
+        "optimizers": sorted(
+            {name.value for name in (*OptimizerNames, *enums.CustomSupportedOptimizers)}
+        ),
+        "schedulers": sorted({name.value for name in SchedulerType} | {"one_cycle", "rex"}),
+        "attention": sorted(enums.CANONICAL_ATTN_IMPLS),
+        "packing": sorted(enums.ATTN_IMPLS_SUPPORTING_PACKING),
+        "templates": sorted(name.value for name in enums.ChatTemplate),
+        "files": sorted(_CHAT_TEMPLATES),
+    }
+
+
 def main():
     make_quick()
     cases = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
@@ -81,6 +103,7 @@ def main():
         started = time.monotonic()
         verdicts.append(judge(case))
         print(f"JUDGED {case['name']} {time.monotonic() - started:.2f} s", flush=True)
+    verdicts.append({"name": "words", **words()})
     Path(sys.argv[2]).write_text(json.dumps(verdicts, indent=1), encoding="utf-8")
 
 
