@@ -1,5 +1,7 @@
-"""What the runner needs of a reachable instance: one small protocol, so that `decide` and the runner meet
-the same face on a real machine (SSH), and in the simulation."""
+"""What the runner needs of a reachable instance.
+
+One small protocol, so that the runner meets the same face on a real machine and in the simulation.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +17,7 @@ class SiteError(Exception):
 
 
 class SiteRefused(Exception):  # noqa: N818
-    """A definite failure on the instance (no disk, no python3, foreign claim, bad artifact): ends the attempt."""
+    """A definite failure on the instance (no disk, foreign claim): ends the attempt."""
 
     def __init__(self, reason: Reason, message: str) -> None:
         super().__init__(message)
@@ -59,14 +61,17 @@ class Collected:
 
 
 class Site(Protocol):
-    """One attempt's machine. Every call is bounded in time, idempotent, and raises SiteError or SiteRefused."""
+    """One attempt's machine.
+
+    Every call is bounded in time, idempotent, and raises only SiteError or SiteRefused.
+    """
 
     def probe(self) -> None:
         """Connect and run `true`."""
         ...
 
     def prepare_next(self) -> str | None:
-        """Perform the next missing bootstrap step and return its name; None when nothing is missing.
+        """Perform the next missing bootstrap step, return its name; None when nothing is missing.
 
         Steps: folder, tools (python3, disk), agent, environment, model, data, config, order.
         """
@@ -81,7 +86,7 @@ class Site(Protocol):
         ...
 
     def pull(self, name: str, local: Path, offset: int) -> int:
-        """Cut `local` back to `offset`, append what `name` (train.log, metrics.jsonl) has beyond it, fsync.
+        """Cut `local` back to `offset`, append what the remote `name` has beyond it, fsync.
 
         Returns the new offset. Bounded per call; call again while it grows.
         """

@@ -56,7 +56,7 @@ class Traits:
 
 @dataclass(frozen=True, slots=True)
 class Offer:
-    """One thing for hire now. `price_usd_per_hour` is for the whole machine; `vram_gib` for one GPU."""
+    """One thing for hire: `price_usd_per_hour` for the whole machine, `vram_gib` for one GPU."""
 
     provider: str
     key: OfferKey
@@ -77,7 +77,7 @@ class Offer:
 class LaunchRequest:
     """All that a launch needs. The instance enforces `deadline_at` from its first moment.
 
-    label: unique name of this attempt, drawn and stored before the call; `find` looks for its prefix.
+    label: unique name of this attempt, stored before the call; `find` looks for its prefix.
     public_key: one OpenSSH line ("ssh-ed25519 AAAA..."); the only key that may log in.
     """
 
@@ -103,7 +103,7 @@ class HostKey:
 
 @dataclass(frozen=True, slots=True)
 class Instance:
-    """A machine as the provider describes it. host/port/user are None until it can be reached."""
+    """A machine as the provider describes it; host, port, user are None until it is reachable."""
 
     id: InstanceId
     label: str
@@ -131,15 +131,15 @@ class Provider(Protocol):
         ...
 
     def launch(self, request: LaunchRequest) -> Instance:
-        """Ask for a machine and return at once; host and port may be None. 1 call, never repeated."""
+        """Ask for a machine, return at once; host and port may be None. 1 call, never repeated."""
         ...
 
     def describe(self, instance_id: InstanceId) -> Instance:
-        """Return the machine as it is now; raises NotFound if the vendor knows no such id. 1 call."""
+        """Return the machine as it is; raises NotFound if the vendor knows no such id. 1 call."""
         ...
 
     def find(self, label_prefix: str) -> Sequence[Instance]:
-        """Return all machines whose label starts so, also those our store never heard of. n calls."""
+        """Return all machines whose label starts so, known to our store or not. n calls."""
         ...
 
     def terminate(self, instance_id: InstanceId) -> None:

@@ -9,8 +9,8 @@
     ├── Unavailable       5xx, timeout, reset, garbage: the call may have taken effect
     └── NotFound          the vendor knows no such id
 
-`retryable`: the same call may succeed later. `outcome_unknown`: the call may have taken effect although
-it failed. What is done about each class stands in one table, `orchestrator/policy.py`.
+`retryable`: the same call may succeed later. `outcome_unknown`: the call may have taken effect
+although it failed. What is done about each class stands in one table, `orchestrator/policy.py`.
 Messages keep the verb, the id and the HTTP status, never a key.
 """
 
@@ -53,7 +53,7 @@ class RateLimited(ProviderError):  # noqa: N818
 
 
 class Unavailable(ProviderError):  # noqa: N818
-    """No usable answer (5xx, timeout, reset, garbage): the call may or may not have taken effect."""
+    """No usable answer (5xx, timeout, reset, garbage): the call may have taken effect."""
 
     retryable = True
     outcome_unknown = True

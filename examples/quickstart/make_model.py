@@ -2,9 +2,9 @@
 
     python make_model.py        (needs torch, transformers and tokenizers; about 20 s on one core)
 
-Both are committed, so nobody has to run this. The model first learns, for a few hundred steps, plain
-sentences about which thing has which colour and price; the records then ask it to answer as the keeper
-of a small harbour shop. So the loss of the quickstart has something to fall from, and falls.
+Both are committed, so nobody has to run this. The model first learns, for a few hundred steps,
+plain sentences about which thing has which colour and price; the records then ask it to answer as
+the keeper of a small harbour shop. So the loss of the quickstart has something to fall from, and falls.
 """
 
 from __future__ import annotations
@@ -17,9 +17,11 @@ SEED = 7
 THINGS = (
     "lantern rope anchor net sail lamp bell oar map compass barrel hook candle kettle blanket "
     "bucket crate ladder mirror whistle"
-).split()
-COLOURS = "red blue green white black yellow grey brown".split()
-PLACES = "the top shelf,the back room,the window,the counter,the old chest,the door".split(",")
+).split()  # fmt: skip
+COLOURS = ["red", "blue", "green", "white", "black", "yellow", "grey", "brown"]
+PLACES = [
+    "the top shelf", "the back room", "the window", "the counter", "the old chest", "the door",
+]  # fmt: skip
 
 CHAT_TEMPLATE = (
     "{% for message in messages %}<|{{ message['role'] }}|>{{ message['content'] }}{{ eos_token }}"
@@ -34,14 +36,16 @@ def sentences(rng: random.Random, count: int) -> list[str]:
         thing, colour, place = rng.choice(THINGS), rng.choice(COLOURS), rng.choice(PLACES)
         price = rng.randint(2, 30)
         made.append(
-            rng.choice((
-                f"The {thing} is {colour}.",
-                f"The {thing} costs {price} coins.",
-                f"The {colour} {thing} stands by {place}.",
-                f"What does the {thing} cost? It costs {price} coins.",
-                f"Where is the {thing}? It is by {place}.",
-                f"Below is an instruction. Write a response. The {thing} is by {place}.",
-            ))
+            rng.choice(
+                (
+                    f"The {thing} is {colour}.",
+                    f"The {thing} costs {price} coins.",
+                    f"The {colour} {thing} stands by {place}.",
+                    f"What does the {thing} cost? It costs {price} coins.",
+                    f"Where is the {thing}? It is by {place}.",
+                    f"Below is an instruction. Write a response. The {thing} is by {place}.",
+                )
+            )
         )
     return made
 
@@ -108,7 +112,8 @@ def make_model(tokenizer, texts: list[str]):
         pad_token_id=tokenizer.pad_token_id,
     )
     model = LlamaForCausalLM(config)
-    ids = [token for text in texts for token in (*tokenizer(text).input_ids, tokenizer.eos_token_id)]
+    end = tokenizer.eos_token_id
+    ids = [token for text in texts for token in (*tokenizer(text).input_ids, end)]
     stream = torch.tensor(ids)
     optimizer = torch.optim.AdamW(model.parameters(), lr=4e-3)
     model.train()

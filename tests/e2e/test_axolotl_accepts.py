@@ -218,11 +218,11 @@ def test_our_tables_are_the_real_ones(verdicts: dict[str, dict[str, Any]]) -> No
     words = verdicts["words"]
     ours = set(top_types()) - {name for group in names.ALWAYS.values() for name in group.split()}
     assert ours == set(words["keys"])
-    assert names.OPTIMIZERS == set(words["optimizers"])
-    assert names.SCHEDULERS == set(words["schedulers"])
-    assert names.ATTENTION == set(words["attention"])
-    assert names.PACKING_ATTENTION == {*words["packing"], "sdpa", "eager"}
-    assert names.CHAT_TEMPLATES == set(words["templates"])
+    assert set(words["optimizers"]) == names.OPTIMIZERS
+    assert set(words["schedulers"]) == names.SCHEDULERS
+    assert set(words["attention"]) == names.ATTENTION
+    assert {*words["packing"], "sdpa", "eager"} == names.PACKING_ATTENTION
+    assert set(words["templates"]) == names.CHAT_TEMPLATES
 
 
 @pytest.mark.parametrize("at", range(len(BAD)), ids=[json.dumps(bad["set"]) for bad in BAD])

@@ -1,8 +1,8 @@
 """SIGKILL of gpujob at every journal write and every provider call, before and after.
 
 Real processes, real SSH, the real agent; the trainer is a stub that passes the agent's own success
-check. After the kill either the next `gpujob` command brings the job to its true end, or, where nobody
-ever comes back, the instance's own deadline does.
+check. After the kill either the next `gpujob` command brings the job to its true end, or, where
+nobody ever comes back, the instance's own deadline does.
 """
 
 from __future__ import annotations
@@ -28,21 +28,23 @@ pytestmark = pytest.mark.e2e
 ROOT = Path(__file__).resolve().parents[2]
 KILLER = ROOT / "tests" / "support" / "killer.py"
 
-# What one undisturbed job passes, in order; a new kind of point fails the first test until it is here.
+# What one undisturbed job passes, in order. A new kind of point fails the first test.
 JOURNAL = (
     "JobSubmitted", "Opened", "LaunchAsked", "Launched", "EndpointSeen", "SshReady",
     "StepDone", "StartAsked", "TrainerStarted", "pulled", "TrainerExited", "ArtifactsPushed",
-    "TerminateAsked", "TerminateAccepted", "AbsenceRead", "MachineGone", "InstanceGone", "JobClosed",
+    "TerminateAsked", "TerminateAccepted", "AbsenceRead", "MachineGone", "InstanceGone",
+    "JobClosed",
 )  # fmt: skip
 PROVIDER = ("launch", "describe", "find", "terminate")
 POINTS = [f"journal.{when}:{name}#1" for name in JOURNAL for when in ("before", "after")] + [
     f"provider.{when}:{verb}#1" for verb in PROVIDER for when in ("before", "after")
 ]  # fmt: skip
-# The second read of absence, and the second bootstrap step: places where "again" differs from "first".
+# The second read of absence, the second bootstrap step: where "again" differs from "first".
 AGAIN = ["journal.after:AbsenceRead#2", "journal.before:StepDone#2", "provider.after:describe#2"]
 ALONE = [
     "provider.after:launch#1", "journal.after:Launched#1", "journal.after:StepDone#1",
-    "journal.before:StartAsked#1", "journal.after:TrainerStarted#1", "journal.before:TrainerExited#1",
+    "journal.before:StartAsked#1", "journal.after:TrainerStarted#1",
+    "journal.before:TrainerExited#1",
 ]  # fmt: skip
 
 

@@ -1,14 +1,13 @@
 """Run gpujob's command line with a hook at every journal write and provider call.
 
-GPUJOB_TEST_TRACE=FILE appends every point reached as `name#occurrence`; GPUJOB_TEST_KILL_AT names one:
-there the process ends itself with SIGKILL, as a power cut would.
+GPUJOB_TEST_TRACE=FILE appends every point reached as `name#occurrence`. GPUJOB_TEST_KILL_AT names
+one: there the process ends itself with SIGKILL, as a power cut would.
 """
 
 from __future__ import annotations
 
 import os
 import signal
-import sys
 import threading
 from collections import Counter
 from pathlib import Path
@@ -37,4 +36,4 @@ if __name__ == "__main__":
     from orchestrator.__main__ import main
 
     points.install(hook)
-    sys.exit(main())
+    main()

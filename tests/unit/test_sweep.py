@@ -26,9 +26,7 @@ def bench(tmp_path):
 def plant(bench, job_id="0dd0dd", number=1, *, owner="owner", lasts_s=600.0):
     """Create a machine of that label that no record explains."""
     label = label_of(OURS, job_id, number, "cccccc")
-    request = LaunchRequest(
-        label, owner or "", DEFAULT_OFFERS[0], "", bench.clock.now() + lasts_s
-    )
+    request = LaunchRequest(label, owner or "", DEFAULT_OFFERS[0], "", bench.clock.now() + lasts_s)
     machine = bench.cloud.create(request)
     machine.owner = owner
     return machine
@@ -140,9 +138,7 @@ def test_a_known_job_id_is_not_overwritten(bench):
 def test_a_suspect_that_comes_up_after_its_job_is_closed_is_ended_and_billed(bench):
     label = suspect(bench)
     bench.clock.advance(5000.0)
-    request = LaunchRequest(
-        label, "owner", DEFAULT_OFFERS[0], "", bench.clock.now() + 3600.0
-    )
+    request = LaunchRequest(label, "owner", DEFAULT_OFFERS[0], "", bench.clock.now() + 3600.0)
     machine = bench.cloud.create(request)
     bench.clock.advance(60.0)
     assert kinds(sweep(bench.runner())) == [(Kind.RESURFACED, machine.id)]
