@@ -4,7 +4,7 @@
 
 Both are committed, so nobody has to run this. The model first learns, for a few hundred steps,
 plain sentences about which thing has which colour and price; the records then ask it to answer as
-the keeper of a small harbour shop. So the loss of the quickstart has something to fall from, and falls.
+the keeper of a small harbour shop. So the loss of the quickstart has something to fall from.
 """
 
 from __future__ import annotations
