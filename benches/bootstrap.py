@@ -1,6 +1,6 @@
 """What gpujob adds on a ready instance before the trainer starts: seconds and bytes.
 
-python -m benches.bootstrap
+python benches/bootstrap.py
 """
 
 import time

@@ -1,6 +1,6 @@
 """Following a log that grows at 100 MB/s for 30 s: resident size, lag, and equality.
 
-python -m benches.log_follow [MEGABYTES_PER_S [SECONDS]]
+python benches/log_follow.py [MEGABYTES_PER_S [SECONDS]]
 """
 
 import hashlib

@@ -1,6 +1,6 @@
 """Pulling a log of 500 MB, beside `ssh host cat` in the same run: CPU time of the client.
 
-python -m benches.log_pull [MEGABYTES]
+python benches/log_pull.py [MEGABYTES]
 """
 
 import random

@@ -1,6 +1,6 @@
 """Uploading 300 MB that does not shrink and 300 MB that does, beside scp in the same run.
 
-python -m benches.upload [MEGABYTES]
+python benches/upload.py [MEGABYTES]
 """
 
 import random

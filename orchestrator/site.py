@@ -73,7 +73,8 @@ class Site(Protocol):
     def prepare_next(self) -> str | None:
         """Perform the next missing bootstrap step, return its name; None when nothing is missing.
 
-        Steps: folder, tools (python3, disk), agent, environment, model, data, config, order.
+        Steps: folder, tools, environment, model, data, order (with agent, plugin, config); one that
+        takes long returns now and then as `environment (torch, 12 of 96)`.
         """
         ...
 

@@ -30,7 +30,7 @@ WORTH_IT = 0.85  # compress where a sample shrinks below this share
 SAMPLE_BYTES = 1 << 16
 
 # Images keep python3 in places that a non-interactive login does not search.
-_PATHS = "/usr/local/bin:/opt/conda/bin:/root/miniconda3/bin"
+_PATHS = "/usr/local/bin:/opt/conda/bin:$HOME/miniconda3/bin"
 _BOOT = "import sys,zlib;r=sys.stdin.buffer;exec(zlib.decompress(r.read(int(r.readline()))))"
 COMMAND = (
     f'PATH="$PATH:{_PATHS}"; export PATH; command -v python3 >/dev/null || exit 127; '

@@ -1,7 +1,6 @@
 """A result brought home over a real SSH server."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,11 +10,9 @@ from orchestrator.artifacts.manifest import ArtifactsMissing, ArtifactsRefused
 from orchestrator.paramiko_shell import ParamikoShell
 from orchestrator.remote import ShellError
 from tests.support.results import manifest_of, write_adapter
-from tests.support.sshd import SSHD, Sshd
+from tests.support.sshd import Sshd
 
 pytestmark = [pytest.mark.e2e, pytest.mark.system("openssh-server")]
-if not Path(SSHD).exists():
-    pytest.skip("needs the Debian package openssh-server", allow_module_level=True)
 
 RESULT = Result("3f2a00", adapter=True, base_model="acme/base", card=lambda names: f"{len(names)}")
 TAKEN = {
@@ -25,19 +22,6 @@ TAKEN = {
     "tokenizer_config.json",
     "config.json",
 }
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with Sshd(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
-
-
-@pytest.fixture
-def shell(server: Sshd) -> Iterator[ParamikoShell]:
-    shell = server.shell()
-    yield shell
-    shell.close()
 
 
 def test_a_result_comes_home_whole(shell: ParamikoShell, tmp_path: Path) -> None:

@@ -1,10 +1,9 @@
 """The quickstart's job under the real Axolotl, over a real OpenSSH server, and home again.
 
-Needs the locked environment (GPUJOB_AXOLOTL_ENV). Some 40 s on a quiet core, nearly all imports.
+Needs the locked environment. Some 40 s on a quiet core, nearly all imports.
 """
 
 import json
-import os
 import subprocess
 import time
 from pathlib import Path
@@ -21,19 +20,15 @@ from orchestrator.metrics import LogMetricsReader, MetricsReader
 from orchestrator.site import SiteError
 from orchestrator.ssh_site import SshSite
 from orchestrator.states import Reason
-from tests.support.sshd import SSHD, Sshd
+from tests.support.sshd import Sshd
 
-ENVIRONMENT = os.environ.get("GPUJOB_AXOLOTL_ENV", "")
 JOB = Path(__file__).parents[2] / "examples" / "quickstart" / "job.yaml"
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.axolotl,
     pytest.mark.system("openssh-server"),
-    pytest.mark.skipif(not ENVIRONMENT, reason="GPUJOB_AXOLOTL_ENV names no environment"),
     pytest.mark.timeout(900),
 ]
-if not Path(SSHD).exists():
-    pytest.skip("needs the Debian package openssh-server", allow_module_level=True)
 
 LOADS = """
 import sys
@@ -45,7 +40,8 @@ print("loaded", len(tokenizer), sum(p.numel() for n, p in model.named_parameters
 """
 
 
-def test_a_real_adapter_comes_home_and_loads(tmp_path: Path) -> None:
+def test_a_real_adapter_comes_home_and_loads(tmp_path: Path, axolotl_python: Path) -> None:
+    given = str(axolotl_python.parents[1])
     spec = load_job(JOB).spec
     clock = SystemClock()
 
@@ -65,7 +61,7 @@ def test_a_real_adapter_comes_home_and_loads(tmp_path: Path) -> None:
         boot = Bootstrap(
             load,
             str(tmp_path / "far" / load.label),
-            lambda shell, at: AxolotlEnv(shell, at, str(tmp_path), load.label, given=ENVIRONMENT),
+            lambda shell, at: AxolotlEnv(shell, at, str(tmp_path), load.label, given=given),
             clock,
         )
         site = SshSite(server.shell, boot, Result(load.job, adapter=True, base_model="tiny-llama"))
@@ -104,7 +100,7 @@ def test_a_real_adapter_comes_home_and_loads(tmp_path: Path) -> None:
     config = json.loads((got.folder / "adapter_config.json").read_text())
     assert config["base_model_name_or_path"] == "tiny-llama"
     said = subprocess.run(
-        [f"{ENVIRONMENT}/bin/python", "-c", LOADS, JOB.parent / "tiny-llama", got.folder],
+        [axolotl_python, "-c", LOADS, JOB.parent / "tiny-llama", got.folder],
         capture_output=True,
         text=True,
         env={"PATH": "/usr/bin:/bin", "HF_HUB_OFFLINE": "1", "HOME": str(tmp_path)},

@@ -4,7 +4,6 @@ import hashlib
 import json
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -16,19 +15,11 @@ from orchestrator.site import AgentStatus, SiteError, SiteRefused
 from orchestrator.ssh_site import SshSite
 from orchestrator.states import Reason
 from tests.support.sites import make_site, payload, prepare
-from tests.support.sshd import SSHD, Sshd, new_host_key
+from tests.support.sshd import Sshd, new_host_key
 
 pytestmark = [pytest.mark.e2e, pytest.mark.system("openssh-server")]
-if not Path(SSHD).exists():
-    pytest.skip("needs the Debian package openssh-server", allow_module_level=True)
 
 CLOCK = SystemClock()
-
-
-@pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sshd]:
-    with Sshd(tmp_path_factory.mktemp("sshd")) as server:
-        yield server
 
 
 def wait_for_exit(site: SshSite, limit_s: float = 60) -> AgentStatus:

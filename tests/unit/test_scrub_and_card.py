@@ -30,7 +30,7 @@ def test_the_adapter_names_its_base_as_the_person_did() -> None:
 
 def test_paths_go_and_tokens_stay() -> None:
     before = {
-        "_name_or_path": "/root/cache/model",
+        "_name_or_path": "/home/a/cache/model",
         "vocab_file": "/workspace/hub/tokenizer.model",
         "added": [{"content": "/"}, {"content": "//s"}, {"path": f"{FOLDER}/data/a.jsonl"}],
         "chat_template": f"{{# from {FOLDER}/model #}}\n/ok",
