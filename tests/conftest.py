@@ -19,13 +19,9 @@ PROGRAMS = {"openssh-server": "sshd", "openssh-client": "ssh", "tmux": "tmux"}
 
 
 def axolotl_env() -> Path | None:
-    """Return the environment with the real Axolotl: the one named, else the one gpujob built."""
+    """Return the environment with the real Axolotl, as `make test` names it."""
     named = os.environ.get("GPUJOB_TEST_AXOLOTL_ENV")
-    if named:
-        return Path(named)
-    from orchestrator.axolotl_env import ready_environment
-
-    return ready_environment()
+    return Path(named) if named else None
 
 
 def unmet(item: pytest.Item) -> str | None:
@@ -36,7 +32,7 @@ def unmet(item: pytest.Item) -> str | None:
             if shutil.which(PROGRAMS.get(package, package), path=path) is None:
                 return f"system package {package}"
     if item.get_closest_marker("axolotl") and axolotl_env() is None:
-        return "Axolotl's environment (python -m orchestrator.axolotl_env builds it)"
+        return "Axolotl's environment in GPUJOB_TEST_AXOLOTL_ENV (`make test` builds it)"
     return None
 
 

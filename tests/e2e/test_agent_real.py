@@ -21,11 +21,10 @@ from orchestrator.axolotl_env import trainer_env
 from tests.support.agent_driver import Attempt
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "quickstart"
-ENVIRONMENT = os.environ.get("GPUJOB_AXOLOTL_ENV", "")
+ENVIRONMENT = os.environ.get("GPUJOB_TEST_AXOLOTL_ENV", "")
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.axolotl,
-    pytest.mark.skipif(not ENVIRONMENT, reason="GPUJOB_AXOLOTL_ENV names no environment"),
     pytest.mark.timeout(600),
 ]
 

@@ -17,12 +17,11 @@ from jobs.data import output, prepare
 from jobs.data.options import Options
 from tests.e2e.data_formats import FORMATS
 
-ENVIRONMENT = os.environ.get("GPUJOB_AXOLOTL_ENV", "")
+ENVIRONMENT = os.environ.get("GPUJOB_TEST_AXOLOTL_ENV", "")
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.axolotl,
     pytest.mark.timeout(900),
-    pytest.mark.skipif(not ENVIRONMENT, reason="GPUJOB_AXOLOTL_ENV names no environment"),
 ]
 OFFLINE = {
     "HF_HUB_OFFLINE": "1",

@@ -30,9 +30,8 @@ print(json.dumps([
 
 @pytest.mark.axolotl
 def test_the_oracle_and_the_closed_form_agree():
-    home = os.environ.get("GPUJOB_AXOLOTL_ENV")
-    if not home:
-        pytest.skip("GPUJOB_AXOLOTL_ENV names no environment with torch, transformers and peft")
+    home = os.environ.get("GPUJOB_TEST_AXOLOTL_ENV")
+    assert home is not None
     done = subprocess.run(
         [str(Path(home) / "bin" / "python"), "-c", SCRIPT],
         capture_output=True,
