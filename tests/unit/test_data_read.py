@@ -44,8 +44,8 @@ def codes(report):
         ("a.csv", b"\xef\xbb\xbf" + CSV.encode(), ["bom"]),
         ("a.csv", CSV.replace(",", ";").encode(), []),
         ("a.tsv", CSV.replace(",", "\t").encode(), []),
-        ("a.jsonl.gz", gzip.compress(JSONL.encode()), []),
-        ("a.csv.gz", gzip.compress(CSV.encode()), []),
+        ("a.jsonl.gz", gzip.compress(JSONL.encode(), mtime=0), []),
+        ("a.csv.gz", gzip.compress(CSV.encode(), mtime=0), []),
         ("a.jsonl.zst", zstandard.compress(JSONL.encode()), []),
         ("a.txt", "\n\n".join(f"paragraph {i}\nof two lines" for i in range(5)).encode(), []),
     ],
@@ -78,7 +78,7 @@ def test_folder(tmp_path):
 @pytest.mark.parametrize(
     ("name", "data", "code"),
     [
-        ("a.jsonl.gz", gzip.compress(JSONL.encode() * 500)[:-30], "truncated_file"),
+        ("a.jsonl.gz", gzip.compress(JSONL.encode() * 500, mtime=0)[:-30], "truncated_file"),
         ("a.jsonl.zst", zstandard.compress(JSONL.encode() * 500)[:-9], "truncated_file"),
         ("a.jsonl.zst", b"not zstandard", "truncated_file"),
         ("a.jsonl.gz", b"not gzip at all", "truncated_file"),
