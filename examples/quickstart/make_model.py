@@ -14,10 +14,11 @@ import random
 from pathlib import Path
 
 SEED = 7
-THINGS = (
-    "lantern rope anchor net sail lamp bell oar map compass barrel hook candle kettle blanket "
-    "bucket crate ladder mirror whistle"
-).split()  # fmt: skip
+THINGS = [
+    "lantern", "rope", "anchor", "net", "sail", "lamp", "bell", "oar", "map", "compass",
+    "barrel", "hook", "candle", "kettle", "blanket", "bucket", "crate", "ladder", "mirror",
+    "whistle",
+]  # fmt: skip
 COLOURS = ["red", "blue", "green", "white", "black", "yellow", "grey", "brown"]
 PLACES = [
     "the top shelf", "the back room", "the window", "the counter", "the old chest", "the door",
