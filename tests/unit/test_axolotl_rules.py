@@ -106,6 +106,12 @@ def test_faults_deep_inside_name_their_path() -> None:
     ]
 
 
+def test_a_member_of_a_list_is_never_null() -> None:
+    _, faults = check_keys({"lora_modules_to_save": ["a", None], "datasets": [None]})
+    assert [f.path for f in faults] == [("lora_modules_to_save", 1), ("datasets", 0)]
+    assert check_keys({"model_config": {"a": None, "b": [None]}})[1] == []
+
+
 def test_keys_of_a_plugin_need_it() -> None:
     assert check_keys({"liger_rope": True}, ["liger"])[1] == []
     assert check_keys({"liger_rope": True}, [PLUGINS["liger"][0]])[1] == []

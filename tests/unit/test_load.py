@@ -180,7 +180,9 @@ def test_not_utf8(folder: Path) -> None:
 
 def test_a_byte_order_mark_is_taken_off(folder: Path) -> None:
     (folder / "job.yaml").write_bytes(b"\xef\xbb\xbf" + GOOD.replace("\n", "\r\n").encode())
-    assert load_job(folder / "job.yaml").spec.name == "a"
+    job = load_job(folder / "job.yaml")
+    assert job.spec.name == "a"
+    assert job.text.startswith("name")
 
 
 def test_a_data_set_instead_of_a_job(folder: Path) -> None:

@@ -70,6 +70,12 @@ def test_merge_keys_own_ones_win_and_lines_are_theirs() -> None:
     assert document.findings == []
 
 
+def test_lines_of_a_merged_mapping_go_with_it() -> None:
+    document = parse("a: &A {n: {x: 1}}\nb:\n  <<: *A\n  n: 3\n", "f")
+    assert document.value["b"] == {"n": 3}
+    assert ("b", "n", "x") not in document.lines
+
+
 @pytest.mark.parametrize(
     ("text", "line", "words"),
     [
