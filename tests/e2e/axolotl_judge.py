@@ -95,6 +95,7 @@ def words():
 
 
 def main():
+    answers = Path(sys.argv[2]).absolute()  # each case changes the working folder
     make_quick()
     cases = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
     verdicts = []
@@ -104,7 +105,7 @@ def main():
         verdicts.append(judge(case))
         print(f"JUDGED {case['name']} {time.monotonic() - started:.2f} s", flush=True)
     verdicts.append({"name": "words", **words()})
-    Path(sys.argv[2]).write_text(json.dumps(verdicts, indent=1), encoding="utf-8")
+    answers.write_text(json.dumps(verdicts, indent=1), encoding="utf-8")
 
 
 if __name__ == "__main__":
