@@ -114,7 +114,7 @@ def axolotl_config(spec: JobSpec, *, layout: Layout, stack: Stack) -> Config:
     config = overlay(config, spec.axolotl.keys)
     if stack == "cpu":
         config = on_cpu(config)
-    return {**config, **owned(spec, layout)}
+    return {**config, **owned(spec, layout, stack)}
 
 
 def uploads(spec: JobSpec, layout: Layout) -> tuple[Upload, ...]:
@@ -255,10 +255,13 @@ def overlay(config: Mapping[str, Any], keys: Mapping[str, Any]) -> Config:
 
 def on_cpu(config: Mapping[str, Any]) -> Config:
     """Return the configuration as a CPU can run it, whatever was asked for: a rehearsal."""
-    result = {key: value for key, value in config.items() if key not in ("bfloat16", "float16")}
+    left_out = set(axolotl_names.GPU_KEYS)
+    for short in axolotl_names.GPU_PLUGINS:
+        for names in axolotl_names.PLUGINS[short][1].values():
+            left_out.update(names.split())
+    result = {key: value for key, value in config.items() if key not in left_out}
     result |= {"bf16": False, "fp16": False, "tf32": False, "attn_implementation": "sdpa"}
     result["sample_packing"] = False
-    result.pop("eval_sample_packing", None)
     if result.get("optimizer", "adamw_torch_fused") not in axolotl_names.CPU_OPTIMIZERS:
         result["optimizer"] = "adamw_torch"
     if result.get("adapter"):
@@ -266,15 +269,17 @@ def on_cpu(config: Mapping[str, Any]) -> Config:
     return result
 
 
-def owned(spec: JobSpec, layout: Layout) -> Config:
+def owned(spec: JobSpec, layout: Layout, stack: Stack) -> Config:
     """Return the keys that are gpujob's alone."""
-    theirs = plugin_classes(spec.training.plugins)
-    listed = spec.axolotl.base.get("plugins") or []
+    listed = [*(spec.axolotl.base.get("plugins") or []), *plugin_classes(spec.training.plugins)]
+    if stack == "cpu":
+        kernels = plugin_classes(axolotl_names.GPU_PLUGINS)
+        listed = [name for name in listed if name not in kernels]
     return {
         "output_dir": layout.out,
         "dataset_prepared_path": layout.prepared,
         "auto_resume_from_checkpoints": True,
-        "plugins": list(dict.fromkeys([*listed, *theirs, axolotl_names.PLUGIN])),
+        "plugins": list(dict.fromkeys([*listed, axolotl_names.PLUGIN])),
     }
 
 

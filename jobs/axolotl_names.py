@@ -140,6 +140,17 @@ PLUGINS: dict[str, tuple[str, dict[str, str]]] = {
     "densemixer": ("axolotl.integrations.densemixer.DenseMixerPlugin", {"bool": "dense_mixer"}),
 }
 
+# Plugins that are nothing but GPU kernels, and keys that mean nothing or fail without a GPU:
+# a rehearsal on a CPU leaves them out.
+GPU_PLUGINS = ("liger", "cut_cross_entropy")
+GPU_KEYS = _words(
+    "bfloat16 float16 fp8 fp8_config fp8_enable_fsdp_float8_all_gather deepspeed deepcompile "
+    "fsdp_config fsdp_version fsdp_final_state_dict_type fp32_norms fp32_norm_classes "
+    "activation_offloading layer_offloading batch_flattening gpu_memory_limit max_memory "
+    "torch_compile torch_compile_backend torch_compile_mode torch_compile_options "
+    "torch_compile_regional sdpa_varlen use_kernels eval_sample_packing"
+)
+
 # Keys that Axolotl takes besides those of its schema: second names, and plugins that are always on.
 ALWAYS: dict[str, str] = {
     "str": "type_of_model revision_of_model expert_parallel_backend",

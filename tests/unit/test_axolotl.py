@@ -243,6 +243,23 @@ def test_a_cpu_forces_what_it_can_run() -> None:
     assert all(config[kernel] is False for kernel in kernels)
 
 
+def test_a_cpu_leaves_gpu_kernels_out() -> None:
+    wanted = {
+        "liger_rope": True, "deepspeed": {"zero_optimization": {"stage": 2}}, "fp8": True,
+        "torch_compile": True, "torch_compile_options": {"shape_padding": True},
+        "grokfast_alpha": 1,
+    }  # fmt: skip
+    training = {"plugins": ["liger", "grokfast"]}
+    config = derive(stack="cpu", axolotl=wanted, training=training)
+    assert [key for key in wanted if key in config] == ["grokfast_alpha"]
+    assert config["plugins"] == [
+        "axolotl.integrations.grokfast.GrokfastPlugin",
+        "gpujob_plugin.GpujobPlugin",
+    ]
+    assert check_config(config) == []
+    assert set(wanted) <= set(derive(axolotl=wanted, training=training))
+
+
 def test_a_cpu_keeps_an_optimizer_that_it_can_run() -> None:
     assert derive(stack="cpu", training={"optimizer": "adafactor"})["optimizer"] == "adafactor"
 
