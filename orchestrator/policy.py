@@ -185,7 +185,6 @@ class Rules:
     heed_cancel: bool = True
     notice_loss: bool = True  # off = a vanished machine is waited for
     agent_watch: bool = True  # off = a dead agent is waited for
-    start_once: bool = True  # off = the agent is started again after every restart
     fence_writes: bool = True  # off = a supervisor that lost its lease goes on writing
     fence_calls: bool = True  # off = ... and calling the provider
     sweep: bool = True  # L5

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import itertools
 import logging
 import sys
 import time
+from collections import Counter
 from dataclasses import fields, replace
 
 from orchestrator.policy import ALL_RULES, Rules
+from tests.sim.bugs import BUGS, seeds_for
 from tests.sim.faults import ALL_FAULTS
 from tests.sim.run import SimStore, Tally, run_seed
 
@@ -22,9 +25,12 @@ def main() -> int:
         "--without", choices=[f.name for f in fields(Rules)], help="switch a rule off"
     )
     parser.add_argument("--show", type=int, default=5, help="bad seeds to print")
+    parser.add_argument("--bugs", action="store_true", help="plant every bug, print the table")
     parser.add_argument("--trace", action="store_true", help="print every event of the last seed")
     options = parser.parse_args()
     logging.disable(logging.CRITICAL)
+    if options.bugs:
+        return bug_table(options.seeds, options.first)
     rules = replace(ALL_RULES, **{options.without: False}) if options.without else ALL_RULES
     sim, tally, began = SimStore(), Tally(), time.perf_counter()
     for seed in range(options.first, options.first + options.seeds):
@@ -44,6 +50,24 @@ def main() -> int:
     print("ends: " + ", ".join(f"{k} {n}" for k, n in tally.reasons.most_common()))
     print("faults: " + ", ".join(f"{name} {tally.faults[name]}" for name in ALL_FAULTS))
     return 1 if tally.bad else 0
+
+
+def bug_table(seeds: int, first: int) -> int:
+    """Print for each planted bug in how many of its seeds it was caught, and by what."""
+    sim, missed = SimStore(), 0
+    print(f"{'planted bug':42} {'bad':>4} {'of':>4} {'leaks':>5}  caught by")
+    for name, bug in BUGS.items():
+        caught, leaks, by = 0, 0, Counter[str]()
+        for seed in itertools.islice(seeds_for(bug, first=first), seeds):
+            _, findings, _ = run_seed(sim, seed, rules=bug.rules, **bug.plant)
+            found = {f.checker for f in findings}
+            caught += bool(found & bug.caught_by)
+            leaks += "no_leak" in found
+            by.update(found)
+        missed += not caught
+        words = ", ".join(f"{checker} {n}" for checker, n in by.most_common(4))
+        print(f"{name:42} {caught:4} {seeds:4} {leaks:5}  {words}", flush=True)
+    return 1 if missed else 0
 
 
 def trace(world, end) -> None:

@@ -14,7 +14,7 @@ from decimal import Decimal
 from orchestrator import events as ev
 from orchestrator import ledger
 from orchestrator.attempt import Attempt
-from orchestrator.fold import fold
+from orchestrator.fold import ImpossibleEventError, fold
 from orchestrator.states import ENDINGS, Outcome, Reason, State
 from orchestrator.store_rows import JobRow, Recorded
 from providers.fake import EventKind, Machine
@@ -41,6 +41,7 @@ class End:
     rested: bool
     rows: tuple[JobRow, ...]
     history: dict[str, list[Recorded]]
+    broken: str | None = None
 
     @property
     def machines(self) -> list[Machine]:
@@ -149,9 +150,24 @@ def foreign_untouched(end: End) -> Iterator[str]:
 def events_tell_the_state(end: End) -> Iterator[str]:
     """The snapshot is the fold of the events, and each event was allowed where it stands."""
     for attempt in end.attempts():
-        told = fold(end.of_attempt(attempt))  # type: ignore[arg-type]
+        try:
+            told = fold(end.of_attempt(attempt))  # type: ignore[arg-type]
+        except ImpossibleEventError as error:
+            yield str(error)
+            continue
         if told != attempt:
             yield f"{attempt.label}: the snapshot is not the fold of its events"
+
+
+def calls_are_fenced(end: End) -> Iterator[str]:
+    """Who lost the lease asks nothing of the provider, unless it fell asleep after the check."""
+    yield from end.world.unfenced
+
+
+def breaks_nothing(end: End) -> Iterator[str]:
+    """No process of ours ends with an exception."""
+    if end.broken is not None:
+        yield end.broken
 
 
 def closed_with_proof(end: End) -> Iterator[str]:
@@ -258,17 +274,21 @@ def cancel_is_heeded(end: End) -> Iterator[str]:
         for attempt in row.attempts:
             for event in end.of_attempt(attempt):
                 if isinstance(event, ev.ArtifactsPushed) and event.files:
-                    if event.at > asked + 2 * SLACK_S and not _was_down(end, asked, event.at):
+                    if event.at > asked + 2 * SLACK_S + _down_s(end, asked, event.at):
                         yield f"{attempt.label} came home {event.at - asked:.0f} s after its cancel"
-                if isinstance(event, ev.Opened) and event.at > asked + SLACK_S:
-                    if not _was_down(end, asked, event.at):
+                if isinstance(event, ev.Opened):
+                    if event.at > asked + SLACK_S + _down_s(end, asked, event.at):
                         yield f"{attempt.label} was opened long after the cancel"
 
 
-def _was_down(end: End, begin: float, finish: float) -> bool:
-    """Return whether processes were dead or paused in this seed: then a cancel may wait."""
-    counts = end.world.swarm.counts
-    return bool(counts["crash"] or counts["pause"]) and begin < finish
+def _down_s(end: End, begin: float, finish: float) -> float:
+    """Return for how long processes were dead or asleep meanwhile, and their leases in the way."""
+    lost = 0.0
+    for since, until in end.world.down:
+        overlap = min(until + START, finish) - max(since + START, begin)
+        if overlap > 0:
+            lost += overlap + LIMITS.lease_s
+    return lost
 
 
 def budget_is_kept(end: End) -> Iterator[str]:
@@ -372,6 +392,8 @@ CHECKERS: tuple[Callable[[End], Iterator[str]], ...] = (
     trains_once,
     foreign_untouched,
     events_tell_the_state,
+    calls_are_fenced,
+    breaks_nothing,
     closed_with_proof,
     bill_is_covered,
     nothing_for_nothing,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
+from orchestrator.attempt import parse_label
 from providers.base import Instance, InstanceId, InstanceState, LaunchRequest, Offer
 from providers.errors import (
     AuthFailed,
@@ -27,8 +28,9 @@ LATE_S = (5.0, 1200.0)  # a machine that appears only then, after a create that 
 class SimProvider:
     """The Provider protocol; one per simulated process, all over one cloud."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, holder: str) -> None:
         self._world = world
+        self._holder = holder
         self._inner = FakeProvider(world.cloud, faults=self._fault)
         self.name = self._inner.name
         self.traits = self._inner.traits
@@ -38,6 +40,7 @@ class SimProvider:
 
     def launch(self, request: LaunchRequest) -> Instance:
         world = self._world
+        self._note_fence("launch", request.label)
         world.check_window()
         if world.swarm.hits("launch_late"):
             delay_s = world.rng.uniform(*LATE_S)
@@ -63,10 +66,20 @@ class SimProvider:
         return [self._mask(found) for found in self._inner.find(label_prefix)]
 
     def terminate(self, instance_id: InstanceId) -> None:
+        self._note_fence("terminate", self._world.cloud.machines[instance_id].label)
         self._world.check_window()
         if self._world.in_window("terminate_window"):
             raise Unavailable("terminate: 500")
         self._inner.terminate(instance_id)
+
+    def _note_fence(self, verb: str, label: str) -> None:
+        """Note an effect asked by a process while another holds the job's lease."""
+        parsed = parse_label(label)
+        if parsed is None or self._world.asleep_after_check:
+            return
+        for job in self._world.store.journal.active():
+            if job.id == parsed[1] and job.holder not in {None, self._holder}:
+                self._world.unfenced.append(f"{verb} of {label} by {self._holder}")
 
     def _mask(self, instance: Instance) -> Instance:
         """Return the machine as the vendor shows it: one that never boots has no address."""

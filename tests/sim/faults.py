@@ -13,12 +13,12 @@ from dataclasses import dataclass, field
 
 # Per call, while the safety phase lasts. The rate of an enabled fault is drawn between the two.
 CALL_FAULTS: dict[str, tuple[float, float]] = {
-    "launch_no_capacity": (0.2, 0.7),
-    "launch_quota": (0.1, 0.5),
-    "launch_auth": (0.1, 0.4),
-    "launch_invalid": (0.1, 0.4),
+    "launch_no_capacity": (0.4, 0.9),
+    "launch_quota": (0.6, 1.0),
+    "launch_auth": (0.6, 1.0),
+    "launch_invalid": (0.6, 1.0),
     "launch_rate_limited": (0.1, 0.6),
-    "launch_5xx": (0.2, 0.7),
+    "launch_5xx": (0.4, 0.9),
     "launch_lost_reply": (0.2, 0.9),
     "launch_timeout": (0.3, 0.9),
     "launch_late": (0.2, 0.7),
@@ -39,18 +39,19 @@ CALL_FAULTS: dict[str, tuple[float, float]] = {
     "terminate_forbidden": (0.1, 0.4),
     "ssh_error": (0.02, 0.5),
     "ssh_hang": (0.01, 0.05),
-    "prepare_refused": (0.02, 0.15),
+    "prepare_refused": (0.1, 0.5),
     "collect_error": (0.4, 0.9),
-    "collect_refused": (0.3, 0.8),
+    "collect_refused": (0.6, 1.0),
     "crash": (0.002, 0.03),  # at any point
     "crash_at_effect": (0.05, 0.4),  # around a launch or terminate: where it hurts most
-    "pause": (0.001, 0.01),
+    "pause": (0.001, 0.01),  # at any point, up to three leases long
+    "pause_at_effect": (0.1, 0.6),
 }
 
 # Per machine: drawn when it is created.
 MACHINE_FAULTS: dict[str, tuple[float, float]] = {
-    "boot_never": (0.1, 0.5),
-    "ssh_never": (0.1, 0.4),
+    "boot_never": (0.5, 1.0),
+    "ssh_never": (0.5, 1.0),
     "prepare_hangs": (0.1, 0.3),
     "trainer_fails": (0.1, 0.5),
     "trainer_hangs": (0.1, 0.4),
@@ -60,6 +61,12 @@ MACHINE_FAULTS: dict[str, tuple[float, float]] = {
     "instance_stopped": (0.1, 0.4),
     "dearer": (0.2, 0.6),  # than quoted
 }
+
+# A job that meets one of these is over before most others can strike: rarer, so that worlds go deep.
+DEADLY = frozenset(
+    {"launch_auth", "launch_invalid", "launch_quota", "launch_no_capacity", "prepare_refused",
+     "collect_refused", "dearer", "boot_never", "ssh_never"}
+)  # fmt: skip
 
 # Per seed: probability that the world has it.
 WORLD_FAULTS: dict[str, float] = {
@@ -108,7 +115,7 @@ def draw_swarm(rng: random.Random) -> Swarm:
     share = rng.choice((0.0, 0.15, 0.3, 0.5))
     for table in (CALL_FAULTS, MACHINE_FAULTS):
         for name, (low, high) in table.items():
-            if rng.random() < share:
+            if rng.random() < share * (0.35 if name in DEADLY else 1.0):
                 swarm.rates[name] = low * (high / low) ** rng.random()
     for name, chance in WORLD_FAULTS.items():
         if rng.random() < chance:

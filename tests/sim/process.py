@@ -13,7 +13,7 @@ from orchestrator import points
 from orchestrator.home import Home
 from orchestrator.runner import Driver, Runner
 from orchestrator.store_journal import takeable
-from orchestrator.sweep import sweep
+from orchestrator.sweep import Unknown, sweep
 from tests.sim.cloud import SimProvider
 from tests.sim.machines import SimSite
 from tests.sim.world import LIMITS, OWNER, Actor, Crash, SimHome, World
@@ -61,6 +61,7 @@ class Supervised(Actor):
         self._dead = self._runner.holder if known and self._runner is not None else ""
         self._runner, self._drivers = None, {}
         self.next_at = self._world.time + pause_s
+        self._world.down.append((self._world.time, self.next_at))
 
     def _step(self) -> None:
         world = self._world
@@ -105,9 +106,10 @@ class Supervised(Actor):
 class Commands(Actor):
     """A person's commands: each sweeps, as every command of ours does."""
 
-    def __init__(self, world: World, every_s: float) -> None:
+    def __init__(self, world: World, every_s: float, unknown: Unknown = "report") -> None:
         self._world = world
         self._every_s = every_s
+        self._unknown = unknown
         self.next_at = every_s
 
     def step(self) -> None:
@@ -116,14 +118,14 @@ class Commands(Actor):
         if not world.rules.sweep:
             return
         try:
-            sweep(make_runner(world, f"command-{next(_serial)}"))
+            sweep(make_runner(world, f"command-{next(_serial)}"), unknown=self._unknown)
         except Crash:
             return
 
 
 def make_runner(world: World, holder: str) -> Runner:
     """Return the hands of one simulated process."""
-    provider = SimProvider(world)
+    provider = SimProvider(world, holder)
     return Runner(
         world.store,
         {provider.name: provider},
@@ -151,8 +153,9 @@ def populate(world: World) -> None:
         for supervisor in supervisors:
             world.after(when, supervisor.kill_for_good)
         world.actors.append(Commands(world, every_s=300.0))
-    elif world.rng.random() < 0.2:
-        world.actors.append(Commands(world, every_s=200.0))
+    elif world.rng.random() < 0.25:
+        unknown: Unknown = world.rng.choice(("report", "end", "end", "adopt"))
+        world.actors.append(Commands(world, every_s=200.0, unknown=unknown))
 
     def wake() -> None:
         for supervisor in supervisors:

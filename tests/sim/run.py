@@ -75,15 +75,18 @@ def run_seed(
     world = World(seed, store, rules, **bugs)
     sim.world = world
     populate(world)
+    broken = None
     try:
         # Safety: faults begin and end. Liveness: none begins any more, and all must come to rest.
         world.run(lambda: False, until=world.calm_at)
         world.swarm.calm = True
         until = world.calm_at + LIVENESS_S
         world.run(lambda: world.steps % 16 == 0 and _at_rest(world), until=until)
+    except Exception as error:
+        broken = repr(error)
     finally:
         points.install(None)
-    end = _end(world, rested=_at_rest(world))
+    end = _end(world, rested=_at_rest(world), broken=broken)
     return world, check(end), end
 
 
@@ -97,10 +100,10 @@ def _at_rest(world: World) -> bool:
     return not rows
 
 
-def _end(world: World, *, rested: bool) -> End:
+def _end(world: World, *, rested: bool, broken: str | None) -> End:
     rows = tuple(world.store.rows(removed=True))
     history = {row.record.new.id: world.store.events(row.record.new.id) for row in rows}
-    return End(world, rested, rows, history)
+    return End(world, rested, rows, history, broken)
 
 
 def closed(end: End) -> bool:

@@ -29,8 +29,9 @@ from tests.sim.faults import MACHINE_FAULTS, Swarm, draw_swarm
 from tests.sim.machines import Box
 
 START = 1_800_000_000.0
+SWARM_SEED = 1_000_003
 OWNER = "the-owner"
-SAFETY_S = (600.0, 2400.0)  # how long faults begin
+SAFETY_S = (1200.0, 3000.0)  # how long faults begin
 LIVENESS_S = 9000.0  # afterwards everything must have come to rest within this
 LIMITS = Limits(
     site_remote_s=15.0, poll_remote_s=10.0, site_retry_s=10.0, prepare_timeout_s=1500.0,
@@ -43,6 +44,11 @@ EFFECTS = frozenset(
     for when, what in itertools.product(
         ("provider.before", "provider.after"), ("launch", "terminate")
     )
+)
+
+
+BEFORE_EFFECTS = frozenset(
+    {"journal.after:LaunchAsked", "journal.after:TerminateAsked", "site.before:start"}
 )
 
 
@@ -109,6 +115,9 @@ class World:
     foreign: set[InstanceId] = field(default_factory=set)
     orphan: InstanceId | None = None
     steps: int = 0
+    down: list[tuple[float, float]] = field(default_factory=list)  # a process dead or asleep
+    unfenced: list[str] = field(default_factory=list)  # effects asked by who had lost the lease
+    asleep_after_check: bool = False  # the one moment against which no fence helps
     on_wake: Callable[[], None] = lambda: None
     _queue: list[tuple[float, int, Callable[[], None]]] = field(default_factory=list)
     _order: Iterator[int] = field(default_factory=itertools.count)
@@ -116,7 +125,7 @@ class World:
 
     def __post_init__(self) -> None:
         self.rng = random.Random(self.seed)
-        self.swarm = draw_swarm(random.Random(self.seed + 1_000_003))
+        self.swarm = draw_swarm(random.Random(self.seed + SWARM_SEED))
         self.clock = SimClock(self)
         has = self.swarm.rates.__contains__
         lag = self.rng.uniform(2.0, 60.0) if has("list_lags") else 0.0
@@ -155,7 +164,7 @@ class World:
             budget = Decimal(str(round(self.rng.uniform(0.02, 0.4), 3)))
         max_s = self.rng.uniform(400.0, 1500.0) if has("tight_deadline") else 5400.0
         for number in range(self.rng.choice((1, 1, 1, 2))):
-            offers = tuple(self.rng.sample(self.cloud.offers, self.rng.randint(1, 4)))
+            offers = tuple(self.rng.sample(self.cloud.offers, self.rng.randint(1, 5)))
             new = NewJob(
                 f"{self.rng.getrandbits(24):06x}", f"job-{number}", {}, offers,
                 LaunchSpec("ssh-ed25519 AAAA", disk_gib=20),
@@ -199,7 +208,7 @@ class World:
                 faults = frozenset(
                     name for name in MACHINE_FAULTS if name != "dearer" and self.swarm.hits(name)
                 )
-                work_s = self.rng.uniform(30.0, 900.0)
+                work_s = self.rng.uniform(30.0, 700.0)
                 box = Box(event.id, event.label, faults, work_s)
                 self.boxes[event.id] = box
                 for name, act in (
@@ -293,8 +302,19 @@ class World:
             raise Crash
         if name in EFFECTS and self.swarm.hits("crash_at_effect"):
             raise Crash
-        if len(self.running) == 1 and self.swarm.hits("pause"):
-            self.pass_time(self.rng.uniform(10.0, 3 * LIMITS.lease_s))
+        if len(self.running) > 1:
+            return
+        self.asleep_after_check = False
+        if self.swarm.hits("pause"):
+            self.asleep_after_check = name.startswith("provider.before")
+            self._sleep(self.rng.uniform(10.0, 3 * LIMITS.lease_s))
+        if name in BEFORE_EFFECTS and self.swarm.hits("pause_at_effect"):
+            # Between the intent and the last look at the lease: the worst moment to fall asleep.
+            self._sleep(self.rng.uniform(1.5, 4.0) * LIMITS.lease_s)
+
+    def _sleep(self, seconds: float) -> None:
+        self.down.append((self.time, self.time + seconds))
+        self.pass_time(seconds)
 
 
 def _offers(rng: random.Random) -> tuple[Offer, ...]:
