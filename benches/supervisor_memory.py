@@ -1,6 +1,6 @@
 """Prints the memory of one supervisor with 1 and with 50 jobs in training, on the fake cloud.
 
-`python benches/supervisor_memory.py`. Promise: under 120 MB for one job, under 5 MB per further one.
+`python benches/supervisor_memory.py`. Promised: 120 MB for one job, 5 MB per further one.
 """
 
 from __future__ import annotations

@@ -72,7 +72,7 @@ class Journal:
         return None if row is None else Lease(job_id, holder, int(row.fence))
 
     def active(self) -> list[ActiveJob]:
-        """Return the jobs that somebody must drive: all a supervisor must know, in one read."""
+        """Return the jobs that somebody must drive: a supervisor needs no other read."""
         with self.database.read() as db:
             rows = self._active(db, {}).all()
         return [
@@ -197,7 +197,7 @@ class Journal:
         points.reach("journal.after:pulled")
 
 
-_EVENT_COLUMNS = [name for name in events.columns.keys() if name != "seq"]  # noqa: SIM118 - not a dict
+_EVENT_COLUMNS = [column.name for column in events.c if column.name != "seq"]
 _SAVE_ATTEMPT = (
     update(attempts)
     .where(attempts.c.job_id == bindparam("job"), attempts.c.number == bindparam("which"))

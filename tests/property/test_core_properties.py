@@ -99,7 +99,8 @@ def test_decide_is_total_and_its_answers_can_be_carried_out(history, seen, now, 
             assert attempt.machine(action.instance_id) is not None
         elif isinstance(action, Launch):
             assert attempt.state is State.INTENDED
-            assert not attempt.launch_open and not attempt.machines
+            assert not attempt.launch_open
+            assert not attempt.machines
         elif isinstance(action, Wait):
             assert now < action.until <= now + 30.0
             assert len(actions) == 1
@@ -118,7 +119,8 @@ def test_stopping_never_ends_without_a_proof(history, seen, now):
                 assert not attempt.launch_open or attempt.settle_reads >= 14
         if isinstance(action, Record) and isinstance(action.event, ev.MachineGone):
             machine = attempt.machine(action.event.instance_id)
-            assert machine is not None and machine.absent_at is not None
+            assert machine is not None
+            assert machine.absent_at is not None
             assert machine.terminate_first_at is not None
             assert now - machine.absent_at >= 0 or seen.listing is not None
 
@@ -130,8 +132,10 @@ def test_money_is_decimal_and_never_falls(history, now):
     at_first = ledger.cost([attempt], now)
     assert isinstance(at_first, Decimal)
     for line in ledger.lines([attempt], now):
-        assert isinstance(line.usd, Decimal) and isinstance(line.usd_per_hour, Decimal)
-        assert line.usd >= 0 and line.usd == line.usd.quantize(Decimal("0.000001"))
+        assert isinstance(line.usd, Decimal)
+        assert isinstance(line.usd_per_hour, Decimal)
+        assert line.usd >= 0
+        assert line.usd == line.usd.quantize(Decimal("0.000001"))
     assert ledger.cost([attempt], now + 3600.0) >= at_first
 
 

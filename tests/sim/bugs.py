@@ -18,7 +18,7 @@ from tests.sim.world import SWARM_SEED
 
 @dataclass(frozen=True, slots=True)
 class Bug:
-    """needs: faults that a seed must have for the rule to matter. caught_by: checkers, any of them."""
+    """needs: faults a seed must have for the bug to matter. caught_by: any of these."""
 
     needs: tuple[str, ...]
     caught_by: frozenset[str]

@@ -22,7 +22,7 @@ from tests.sim.world import LIMITS, START, World
 
 SLACK_S = 120.0  # a call that hangs, a beat, a back-off
 DEARER = Decimal("1.3")  # world.maybe_dearer
-DOUBLE_S = 1200.0  # the settle window and the end of the second machine
+DOUBLE_S = 120.0  # a read, a terminate, a second one
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,19 +106,26 @@ def not_past_its_deadline(end: End) -> Iterator[str]:
 
 
 def one_machine_per_attempt(end: End) -> Iterator[str]:
-    """No attempt asks for a second machine; a vendor's double is ended soon."""
-    twice = end.world.swarm.counts["launch_twice"] > 0
+    """No attempt asks for a second machine; a vendor's double is noticed and ended."""
+    counts = end.world.swarm.counts
     labels: dict[str, list[Machine]] = {}
     for machine in end.machines:
         labels.setdefault(machine.label, []).append(machine)
+    attempts = {a.label: a for a in end.attempts()}
     for label, found in labels.items():
-        if len(found) > (2 if twice else 1):
+        if len(found) > (2 if counts["launch_twice"] else 1):
             yield f"{len(found)} machines of {label}"
-        if len(found) > 1 and twice:
-            until = sorted(m.deleted_at or end.clock() for m in found)
-            trouble_over = max(START + end.world.calm_at, found[1].created_at)
-            if until[0] > trouble_over + DOUBLE_S and until[0] > found[1].created_at + DOUBLE_S:
-                yield f"two machines of {label} live side by side"
+        attempt = attempts.get(label)
+        if len(found) < 2 or attempt is None or "left_alone" in end.world.swarm.rates:
+            continue
+        begin = found[1].created_at + end.world.cloud.settings.list_lag_s
+        until = min([m.deleted_at or end.clock() for m in found] + [attempt.stopping_at or begin])
+        # Each read that failed may have cost a back-off; each window of troubles all of itself.
+        excuse_s = DOUBLE_S + _down_s(end, begin, until)
+        excuse_s += 60.0 * sum(n for name, n in counts.items() if name.startswith(("find", "term")))
+        excuse_s += sum(finish - start for start, finish in end.world.windows.values())
+        if until - begin > excuse_s:
+            yield f"two machines of {label} lived side by side for {until - begin:.0f} s"
 
 
 def one_machine_per_job(end: End) -> Iterator[str]:
@@ -171,7 +178,7 @@ def breaks_nothing(end: End) -> Iterator[str]:
 
 
 def closed_with_proof(end: End) -> Iterator[str]:
-    """CLOSED came by a refusal, with nothing ever asked, as a suspect, or by two reads a gap apart."""
+    """CLOSED came by a refusal, nothing ever asked, as a suspect, or by two reads a gap apart."""
     gap = max(LIMITS.absence_gap_s, end.world.cloud.settings.list_lag_s)
     for attempt in end.attempts():
         history = end.of_attempt(attempt)
@@ -185,9 +192,9 @@ def closed_with_proof(end: End) -> Iterator[str]:
                 if not reads or event.at - reads[-1] < gap - 0.001:
                     yield f"{attempt.label}: {event.instance_id} gone without two reads"
                 yield from _true_absence(end, attempt, event)
-            if isinstance(event, ev.InstanceGone) and event.proof == "never asked":
-                if any(m.label == attempt.label for m in end.machines):
-                    yield f"{attempt.label}: closed as never asked, but a machine was made"
+            never = isinstance(event, ev.InstanceGone) and event.proof == "never asked"
+            if never and any(m.label == attempt.label for m in end.machines):
+                yield f"{attempt.label}: closed as never asked, but a machine was made"
 
 
 def _true_absence(end: End, attempt: Attempt, event: ev.MachineGone) -> Iterator[str]:
@@ -240,9 +247,9 @@ def bill_is_covered(end: End) -> Iterator[str]:
 def nothing_for_nothing(end: End) -> Iterator[str]:
     """An attempt that never had a machine costs nothing once it is closed."""
     for attempt in end.attempts():
-        if attempt.state is State.CLOSED and not attempt.machines:
-            if ledger.cost([attempt], end.clock()) != 0:
-                yield f"{attempt.label}: a refused launch has a cost"
+        never_had_one = attempt.state is State.CLOSED and not attempt.machines
+        if never_had_one and ledger.cost([attempt], end.clock()) != 0:
+            yield f"{attempt.label}: a refused launch has a cost"
 
 
 def outcome_is_true(end: End) -> Iterator[str]:
@@ -273,12 +280,13 @@ def cancel_is_heeded(end: End) -> Iterator[str]:
             continue
         for attempt in row.attempts:
             for event in end.of_attempt(attempt):
-                if isinstance(event, ev.ArtifactsPushed) and event.files:
-                    if event.at > asked + 2 * SLACK_S + _down_s(end, asked, event.at):
-                        yield f"{attempt.label} came home {event.at - asked:.0f} s after its cancel"
-                if isinstance(event, ev.Opened):
-                    if event.at > asked + SLACK_S + _down_s(end, asked, event.at):
-                        yield f"{attempt.label} was opened long after the cancel"
+                came_home = isinstance(event, ev.ArtifactsPushed) and event.files
+                if not came_home and not isinstance(event, ev.Opened):
+                    continue
+                late_s = event.at - asked - _down_s(end, asked, event.at)
+                if late_s > 2 * SLACK_S:
+                    what = "came home" if came_home else "was opened"
+                    yield f"{attempt.label} {what} {late_s:.0f} s after its cancel"
 
 
 def _down_s(end: End, begin: float, finish: float) -> float:
@@ -292,7 +300,7 @@ def _down_s(end: End, begin: float, finish: float) -> float:
 
 
 def budget_is_kept(end: End) -> Iterator[str]:
-    """No job's bill passes its budget by more than the proof's time; the reserve is not trained on."""
+    """The reserve is not trained on: what reaches it ends as BUDGET, not at the deadline."""
     if "left_alone" in end.world.swarm.rates:
         return  # nobody counts; the machine's own deadline, or the next command, ends it
     for row in end.rows:
@@ -316,9 +324,9 @@ def dearer_is_ended(end: End) -> Iterator[str]:
     """A machine dearer than its quote does not train."""
     for attempt in end.attempts():
         real = [m for m in end.machines if m.id == attempt.main_id]
-        if real and attempt.trainer_started_at is not None:
-            if real[0].price_usd_per_hour > attempt.offer.price_usd_per_hour:
-                yield f"{attempt.label} trains at {real[0].price_usd_per_hour}"
+        trains = real and attempt.trainer_started_at is not None
+        if trains and real[0].price_usd_per_hour > attempt.offer.price_usd_per_hour:
+            yield f"{attempt.label} trains at {real[0].price_usd_per_hour}"
 
 
 def nothing_waits_for_ever(end: End) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """What goes wrong, and how often: each seed draws the probabilities themselves (swarm testing).
 
-A world in which everything fails a little finds less than one in which some things fail often and
-others never. A fault counts as drawn when it took effect; a run of many seeds in which one was drawn
-fewer than 20 times proves nothing about it, and fails.
+A world in which everything fails a little finds less than one in which some things fail often
+and others never. A fault counts as drawn when it took effect; a run of many seeds in which one
+was drawn fewer than 20 times proves nothing about it, and fails.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ MACHINE_FAULTS: dict[str, tuple[float, float]] = {
     "dearer": (0.2, 0.6),  # than quoted
 }
 
-# A job that meets one of these is over before most others can strike: rarer, so that worlds go deep.
+# A job that meets one of these is over before most others can strike: rarer, to go deep.
 DEADLY = frozenset(
     {"launch_auth", "launch_invalid", "launch_quota", "launch_no_capacity", "prepare_refused",
      "collect_refused", "dearer", "boot_never", "ssh_never"}

@@ -47,7 +47,7 @@ def of_type(annotation: Any) -> st.SearchStrategy[Any]:
     if dataclasses.is_dataclass(annotation):
         hints = typing.get_type_hints(annotation)
         return st.builds(
-            annotation,
+            typing.cast("typing.Any", annotation),
             **{f.name: of_type(hints[f.name]) for f in dataclasses.fields(annotation)},
         )
     origin, args = typing.get_origin(annotation), typing.get_args(annotation)
@@ -62,7 +62,8 @@ def of_type(annotation: Any) -> st.SearchStrategy[Any]:
     return st.none()
 
 
-any_event = st.one_of(*(of_type(cls) for cls in ev.EVENTS.values()))
+KINDS: list[typing.Any] = list(ev.EVENTS.values())
+any_event = st.one_of(*(of_type(cls) for cls in KINDS))
 
 NEEDS_KNOWN = (ev.TerminateAsked, ev.Launched)
 

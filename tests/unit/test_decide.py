@@ -1,7 +1,8 @@
-"""decide, one situation at a time. The simulation looks for what nobody thought of; this, what we did."""
+"""decide, one situation at a time; the simulation looks for those that nobody thought of."""
 
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -291,7 +292,7 @@ def test_prepare_then_start_once():
 
 
 def test_preparing_has_an_end():
-    history = [*READY, ev.StepDone(T0 + 9, "agent")]
+    history: list[Any] = [*READY, ev.StepDone(T0 + 9, "agent")]
     history[0] = replace(history[0], deadline_at=T0 + 99_999)
     late = event(ask(history, T0 + 5 + LIMITS.prepare_timeout_s, site_error="broken pipe"))
     assert (late.reason, late.evidence) == (

@@ -2,18 +2,18 @@
 
 import subprocess
 import sys
+import time
 
 import pytest
 
 from orchestrator.holder import for_people, is_dead, new_holder
 
+HEAD = "from orchestrator.holder import new_holder; print(new_holder(), flush=True)\n"
 
-def holder_of_a_child(code: str) -> tuple[subprocess.Popen, str]:
-    child = subprocess.Popen(
-        [sys.executable, "-c", f"from orchestrator.holder import *; print(new_holder(), flush=True)\n{code}"],
-        stdout=subprocess.PIPE,
-        text=True,
-    )  # fmt: skip
+
+def holder_of_a_child(code: str) -> tuple["subprocess.Popen[str]", str]:
+    child = subprocess.Popen([sys.executable, "-c", HEAD + code], stdout=subprocess.PIPE, text=True)
+    assert child.stdout is not None
     return child, child.stdout.readline().strip()
 
 
@@ -34,9 +34,8 @@ def test_a_killed_process_is_dead():
 def test_a_zombie_is_dead():
     child, holder = holder_of_a_child("")
     with child:
+        assert child.stdout is not None
         child.stdout.read()
-        import time
-
         for _ in range(100):
             if is_dead(holder):
                 break

@@ -3,6 +3,7 @@
 from dataclasses import replace
 from datetime import UTC, datetime
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
@@ -11,12 +12,13 @@ from orchestrator import ledger
 from orchestrator.fold import fold
 from orchestrator.policy import Rules
 from orchestrator.states import Reason
+from providers.base import InstanceId
 from tests.support.core import M1, M2, T0, launched, offer, opened
 
 PRICE = Decimal("1.80")  # 0.0005 USD a second
 
 
-def gone(at, machine=M1):
+def gone(at: float, machine: InstanceId = M1) -> list[Any]:
     return [
         ev.TerminateAsked(at - 20.0, machine),
         ev.TerminateAccepted(at - 20.0, machine),
@@ -25,7 +27,7 @@ def gone(at, machine=M1):
     ]
 
 
-def stopped(at):
+def stopped(at: float) -> list[Any]:
     return [ev.Aborted(at, Reason.CANCELLED, "")]
 
 
@@ -75,7 +77,7 @@ def test_a_rate_limited_launch_is_counted_from_the_call_that_worked():
 
 
 def test_a_suspect_costs_nothing_but_has_an_upper_bound():
-    history = [opened(), ev.LaunchAsked(T0), ev.LaunchUnclear(T0, "500")]
+    history: list[Any] = [opened(), ev.LaunchAsked(T0), ev.LaunchUnclear(T0, "500")]
     assert ledger.cost([fold(history)], T0 + 100) == Decimal("0.050000")  # perhaps: counted
     history += [
         ev.Aborted(T0 + 900, Reason.LAUNCH_UNKNOWN, "500"),
@@ -85,7 +87,7 @@ def test_a_suspect_costs_nothing_but_has_an_upper_bound():
     assert line.usd == 0
     assert line.upper_bound_usd == Decimal("1.800000")  # its deadline is after one hour
     (total,) = ledger.totals([fold(history)], "job", T0 + 9999)
-    assert (total.total_usd, total.upper_bound_usd) == (0, Decimal("1.800000"))
+    assert (total.total_usd, total.upper_bound_usd) == (Decimal(0), Decimal("1.800000"))
 
 
 def test_a_suspect_that_came_back_is_billed_from_the_launch_call():
@@ -96,7 +98,7 @@ def test_a_suspect_that_came_back_is_billed_from_the_launch_call():
          ev.Resurfaced(T0 + 2000, M1), *gone(T0 + 2100), ev.InstanceGone(T0 + 2100, "reads")]
     )  # fmt: skip
     (line,) = ledger.lines([attempt], T0 + 9999)
-    assert (line.start, line.end, line.upper_bound_usd) == (T0, T0 + 2100, 0)
+    assert (line.start, line.end, line.upper_bound_usd) == (T0, T0 + 2100, Decimal(0))
 
 
 def test_a_double_is_a_line_of_its_own():
@@ -107,7 +109,7 @@ def test_a_double_is_a_line_of_its_own():
 
 
 def test_what_the_provider_says_is_the_price():
-    history = launched()
+    history: list[Any] = launched()
     history[2] = replace(history[2], usd_per_hour=Decimal("3.60"))
     assert ledger.cost([fold(history)], T0 + 100) == Decimal("0.100000")
 

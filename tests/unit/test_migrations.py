@@ -6,6 +6,7 @@ import subprocess
 import sys
 from decimal import Decimal
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,12 +18,13 @@ from orchestrator.store_engine import Database
 from orchestrator.store_migrate import MIGRATIONS, bring_to_head
 from orchestrator.store_schema import HEAD
 from tests.support.core import T0, new_job
+from tests.support.racers import race
 
 FROZEN = Path(__file__).parents[1] / "cases" / "store_0001.sql"
 
 
 @pytest.fixture
-def old(tmp_path) -> Path:
+def old(tmp_path: Path) -> Path:
     """Return a database file as the first gpujob wrote it."""
     path = tmp_path / "gpujob.db"
     with sqlite3.connect(path) as connection:
@@ -44,7 +46,7 @@ def version(path: Path) -> str:
     connection = sqlite3.connect(path)
     (found,) = connection.execute("SELECT version_num FROM alembic_version").fetchone()
     connection.close()
-    return found
+    return str(found)
 
 
 def test_head_is_the_newest_script():
@@ -59,7 +61,7 @@ def test_a_file_of_the_first_schema_opens_and_tells_the_same(old):
     assert (job.id, job.outcome, job.teardown) == ("abc123", Outcome.CANCELLED, Teardown.GONE)
     assert (job.budget_usd, job.cost_usd) == (Decimal("3.50"), Decimal("0.036500"))
     assert job.attempts[0].step == 4
-    history = [r.event for r in store.events("abc123") if r.attempt == 1]
+    history: list[Any] = [r.event for r in store.events("abc123") if r.attempt == 1]
     assert store.load("abc123")[1] == [fold(history)]
     assert store.log_offset("abc123", 1) == 123
     assert len(store.strays()) == 1
@@ -124,7 +126,7 @@ def test_a_newer_file_is_refused_in_words_and_not_touched(old, found):
         connection.execute("UPDATE alembic_version SET version_num = ?", (found,))
     connection.close()
     before = old.read_bytes()
-    with pytest.raises(SchemaTooNew, match="newer gpujob. Upgrade gpujob"):
+    with pytest.raises(SchemaTooNew, match=r"newer gpujob\. Upgrade gpujob"):
         Store.open(f"sqlite:///{old}")
     assert old.read_bytes() == before
 
@@ -156,14 +158,7 @@ def test_a_new_file_is_made_once_though_many_open_it(tmp_path):
         )
         for _ in range(4)
     ]  # fmt: skip
-    for racer in racers:
-        assert racer.stdout.readline() == "ready\n"
-    for racer in racers:
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    for racer in racers:
-        _, said = racer.communicate(timeout=120)
-        assert racer.returncode == 0, said
+    race(racers)
     store = Store.open(url)
     store.create_job(new_job(), now=T0)
     assert isinstance(store.events("abc123")[0].event, ev.JobSubmitted)

@@ -2,7 +2,6 @@
 
 import pytest
 
-import providers.errors as errors
 from orchestrator.policy import (
     ALL_RULES,
     ON_LAUNCH_ERROR,
@@ -13,6 +12,7 @@ from orchestrator.policy import (
     limits_from,
     on_launch_error,
 )
+from providers import errors
 from tests.support.core import TRAITS
 
 

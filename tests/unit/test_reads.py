@@ -1,13 +1,14 @@
 """Shared reads: one list for all, a bounded number a minute, errors that are never answers."""
 
 from dataclasses import replace
+from typing import cast
 
 import pytest
 
 from orchestrator.observation import Described
 from orchestrator.policy import ALL_RULES, Limits
 from orchestrator.reads import Listed, NotNow, Reads
-from providers.base import Instance, InstanceId, InstanceState
+from providers.base import Instance, InstanceId, InstanceState, Provider
 from providers.errors import AuthFailed, NotFound, RateLimited, Unavailable
 from tests.support.clocks import VirtualClock
 from tests.support.core import TRAITS
@@ -42,7 +43,7 @@ class Scripted:
 
 def make(**options):
     clock, provider = VirtualClock(), Scripted(**options)
-    return clock, provider, Reads(provider, PREFIX, clock, Limits(), ALL_RULES)
+    return clock, provider, Reads(cast("Provider", provider), PREFIX, clock, Limits(), ALL_RULES)
 
 
 def test_ten_jobs_cost_what_one_costs():
@@ -71,7 +72,8 @@ def test_no_minute_sees_more_than_twelve_reads(step):
         if provider.calls > before:
             times.append(clock.monotonic())
         else:
-            assert isinstance(answer, NotNow) and answer.until > clock.now()
+            assert isinstance(answer, NotNow)
+            assert answer.until > clock.now()
         if isinstance(reads.describe(ID), Described):
             times.append(clock.monotonic())
         clock.advance(step)
@@ -94,7 +96,8 @@ def test_an_error_is_no_answer_and_backs_off():
     pauses = []
     for _ in range(6):
         answer = reads.find(clock.now())
-        assert isinstance(answer, NotNow) and "500" in answer.error
+        assert isinstance(answer, NotNow)
+        assert "500" in answer.error
         pauses.append(answer.until - clock.now())
         assert reads.find(clock.now()) == NotNow(answer.until)
         clock.advance(pauses[-1] + 20.0)

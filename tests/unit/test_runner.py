@@ -3,10 +3,10 @@
 import random
 from dataclasses import replace
 from decimal import Decimal
+from typing import Any
 
 import pytest
 
-from orchestrator import events as ev
 from orchestrator import points
 from orchestrator.home import open_home
 from orchestrator.runner import Runner
@@ -131,7 +131,8 @@ def test_the_request_carries_the_stored_label_and_the_deadline(bench):
     (machine,) = bench.cloud.machines.values()
     attempt = bench.view().attempts[0]
     assert machine.label == attempt.label
-    assert machine.label.startswith("gpujob-") and "-abc123-1-" in machine.label
+    assert machine.label.startswith("gpujob-")
+    assert "-abc123-1-" in machine.label
     assert machine.owner == "owner"
     # 0.20 USD at 0.40 USD/h last half an hour: sooner than the two hours asked for.
     assert machine.deadline_at == attempt.deadline_at == pytest.approx(attempt.intent_at + 1800)
@@ -140,7 +141,7 @@ def test_the_request_carries_the_stored_label_and_the_deadline(bench):
 
 def test_the_intent_is_committed_before_the_call(bench):
     bench.submit()
-    order = []
+    order: list[Any] = []
     points.install(order.append)
     bench.drive(until=lambda: bench.cloud.machines)
     launch = order.index("provider.before:launch")
@@ -335,7 +336,7 @@ UNKNOWABLE = {"journal.after:LaunchAsked", "provider.before:launch"}
 
 def test_killed_at_every_point_and_started_again(bench, tmp_path):
     """At each named point in turn: the process dies there, another takes over, all ends well."""
-    names = []
+    names: list[Any] = []
     bench.submit()
     points.install(names.append)
     bench.drive()
@@ -343,7 +344,7 @@ def test_killed_at_every_point_and_started_again(bench, tmp_path):
     for number in range(len(names)):
         world = Bench(tmp_path / str(number))
         world.submit()
-        reached = []
+        reached: list[Any] = []
 
         def kill(name, reached=reached, number=number):
             reached.append(name)
@@ -377,7 +378,7 @@ def test_killed_at_every_point_and_started_again(bench, tmp_path):
 def test_who_lost_the_lease_makes_no_call(bench):
     bench.submit()
     driver = bench.runner("slow").take("abc123")
-    taken = []
+    taken: list[Any] = []
 
     def pause(name):
         if name == "journal.after:LaunchAsked" and not taken:
@@ -405,7 +406,8 @@ def test_our_own_mistake_ends_the_machine_and_says_so(bench):
 
 def test_a_mistake_while_stopping_never_stops_the_stopping(bench, monkeypatch):
     bench.submit()
-    real, broken = bench.provider.describe, []
+    real = bench.provider.describe
+    broken: list[int] = []
 
     def describe(instance_id):
         if bench.stub.starts and len(broken) < 3 and bench.view().state is State.STOPPING:

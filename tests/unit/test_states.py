@@ -19,7 +19,7 @@ def test_every_reason_has_an_ending_in_words():
         assert ending.cause.endswith("."), reason
         assert ending.next_step.endswith("."), reason
         assert ending.outcome is not Outcome.RUNNING
-        assert len(ending.cause) <= 100 and len(ending.next_step) <= 110, reason
+        assert max(len(ending.cause), len(ending.next_step)) <= 110, reason
 
 
 def test_only_success_exits_zero():

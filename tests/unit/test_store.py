@@ -18,7 +18,8 @@ from orchestrator.states import Outcome, Reason, State, Teardown
 from orchestrator.store import AmbiguousJob, LeaseLost, Store, StoreError, UnknownJob
 from orchestrator.store_engine import Database
 from orchestrator.store_rows import Progress, Stray
-from tests.support.core import LABEL, M1, T0, launched, memory_store, new_job, offer
+from tests.support.core import LABEL, M1, T0, launched, memory_store, new_job, offer, opened
+from tests.support.racers import race
 
 TTL = 60.0
 
@@ -31,7 +32,7 @@ def store():
 
 
 @pytest.fixture
-def path(tmp_path) -> Path:
+def path(tmp_path: Path) -> Path:
     return tmp_path / "gpujob.db"
 
 
@@ -192,7 +193,8 @@ def test_one_holder_at_a_time(store):
     store.journal.release(lease)
     assert store.journal.waiting("you", lambda _: False) == [("abc123", "")]
     taken = store.journal.acquire("abc123", "you", TTL)
-    assert taken is not None and taken.fence == lease.fence + 1
+    assert taken is not None
+    assert taken.fence == lease.fence + 1
 
 
 def test_who_lost_the_lease_writes_nothing(store):
@@ -313,10 +315,8 @@ def test_many_threads_write_without_a_lock_error(path):
         try:
             job_id = f"{number:06x}"
             lease = held(store, job_id)
-            history = [
-                replace(launched()[0], job_id=job_id, label=f"{LABEL}-{number}"),
-                *launched()[1:],
-            ]
+            first = opened(job_id=job_id, label=f"{LABEL}-{number}")
+            history = [first, *launched()[1:]]
             write(store, lease, history)
             for _ in range(10):
                 store.journal.check(lease, TTL)
@@ -359,15 +359,8 @@ def test_many_processes_share_one_file_and_no_job_has_two_holders(path):
         )
         for _ in range(3)
     ]  # fmt: skip
-    for racer in racers:
-        assert racer.stdout.readline() == "ready\n"
     won = []
-    for racer in racers:
-        racer.stdin.write("go\n")
-        racer.stdin.flush()
-    for racer in racers:
-        out, _ = racer.communicate(timeout=120)
-        assert racer.returncode == 0
+    for out, _ in race(racers):
         won += out.split()
     assert sorted(won) == [f"{n:06x}" for n in range(40)]
     store.close()

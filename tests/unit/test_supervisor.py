@@ -241,7 +241,8 @@ def test_a_database_that_fails_for_a_while_is_waited_for(office, monkeypatch):
     supervisor = office.supervisor()
     thread = office.start(supervisor)
     office.until(lambda: supervisor.armed("aaaaaa"))
-    real, failures = office.store.journal.active, []
+    real = office.store.journal.active
+    failures: list[int] = []
 
     def broken():
         if len(failures) < 2:

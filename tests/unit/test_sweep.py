@@ -41,7 +41,8 @@ def suspect(bench):
     bench.submit(max_machines=1)
     bench.fail(Verb.LAUNCH, Unavailable("502"))
     job = bench.drive()
-    assert job.teardown is Teardown.SUSPECT and job.closed_at is not None
+    assert job.teardown is Teardown.SUSPECT
+    assert job.closed_at is not None
     return job.attempts[0].label
 
 
