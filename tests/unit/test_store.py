@@ -1,11 +1,13 @@
 """The store: what is written is read, by one process or many, and nobody writes without a lease."""
 
 import os
+import signal
 import sqlite3
 import stat
 import subprocess
 import sys
 import threading
+import time
 from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
@@ -253,8 +255,6 @@ def test_a_lease_is_judged_by_the_databases_clock(path):
 
 
 def test_the_real_clock_of_sqlite_is_near_ours(path):
-    import time
-
     store = Store.open(url(path))
     with store.database.read() as db:
         from sqlalchemy import select
@@ -363,6 +363,41 @@ def test_many_processes_share_one_file_and_no_job_has_two_holders(path):
     for out, _ in race(racers):
         won += out.split()
     assert sorted(won) == [f"{n:06x}" for n in range(40)]
+    store.close()
+
+
+SLEEPER = """
+import sys
+from orchestrator.store import Store, LeaseLost
+store = Store.open(sys.argv[1])
+lease = store.journal.acquire("abc123", "sleeper", 1.0)
+store.journal.check(lease, 1.0)
+print("ready", flush=True); sys.stdin.readline()
+try:
+    store.journal.check(lease, 1.0)
+except LeaseLost:
+    sys.exit(7)
+"""
+
+
+def test_a_process_that_slept_past_its_lease_wakes_without_it(path):
+    store = Store.open(url(path))
+    store.create_job(new_job(), now=T0)
+    sleeper = subprocess.Popen(
+        [sys.executable, "-c", SLEEPER, url(path)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert sleeper.stdout is not None
+    assert sleeper.stdout.readline() == "ready\n"
+    sleeper.send_signal(signal.SIGSTOP)
+    assert store.journal.acquire("abc123", "other", 60.0) is None
+    time.sleep(1.2)
+    assert store.journal.acquire("abc123", "other", 60.0) is not None
+    sleeper.send_signal(signal.SIGCONT)
+    sleeper.communicate("go\n", timeout=60)
+    assert sleeper.returncode == 7
     store.close()
 
 
