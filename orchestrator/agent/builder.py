@@ -178,19 +178,29 @@ class Build:
             raise BuildFailed("no_disk", words % sizes)
 
     def make_venv(self) -> None:
-        """Make the empty environment, with its own pip or, where there is none to put in, ours."""
+        """Make the empty environment. pip is borrowed where there is a good one: 5 s less."""
         self.tell("venv", 0, 1)
-        if subprocess.call([self.python, "-m", "venv", self.venv], env=self.env) == 0:
-            self.pip = [self.inner, "-m", "pip"]
-            return
-        shutil.rmtree(self.venv, ignore_errors=True)
         bare = [self.python, "-m", "venv", "--without-pip", self.venv]
-        has_pip = subprocess.call([self.python, "-m", "pip", "--version"], env=self.env) == 0
-        if not has_pip or subprocess.call(bare, env=self.env) != 0:
+        made = subprocess.call(bare, env=self.env) == 0
+        if made and self.can_lend_pip():
+            self.pip = [self.python, "-m", "pip", "--python", self.inner]
+        elif made and subprocess.call([self.inner, "-m", "ensurepip"], env=self.env) == 0:
+            self.pip = [self.inner, "-m", "pip"]
+        else:
             words = "%s can't make a virtual environment; on Debian and Ubuntu: apt install %s-venv"
             version = "python%s" % find_python()[1]
             raise BuildFailed("no_venv", words % (self.python, version))
-        self.pip = [self.python, "-m", "pip", "--python", self.inner]
+
+    def can_lend_pip(self) -> bool:
+        """Return whether Python's own pip can install into another environment (22.3 and newer)."""
+        asked = subprocess.run(
+            [self.python, "-m", "pip", "--version"],
+            env=self.env,
+            stdout=subprocess.PIPE,
+            check=False,
+        )
+        version = re.match(rb"pip (\d+)\.(\d+)", asked.stdout)
+        return version is not None and (int(version.group(1)), int(version.group(2))) >= (22, 3)
 
     def install_torch(self) -> None:
         """Install torch in the first way that works; the CPU build has three.

@@ -142,6 +142,8 @@ def test_another_file_than_the_locked_one_is_refused(world):
 def test_the_plain_torch_is_the_last_way(world):
     next(world.index.glob("torch-2.13.0+cpu*")).unlink()
     world.script = world.script.replace('"cuda": 11 << 30', '"cuda": 1 << 20')
+    assert ">= (22, 3)" in world.script  # and here no pip may be borrowed
+    world.script = world.script.replace(">= (22, 3)", ">= (99, 0)")
     assert world.build()[0].versions["torch"] == "2.13.0"
 
 
@@ -153,9 +155,13 @@ def test_no_wheel_no_disk_no_python(world):
     with pytest.raises(SiteRefused, match="GB free") as refused:
         world.build(world.env("gpujob-2"))
     assert refused.value.reason is Reason.DISK_FULL
+    world.script = world.script.replace('"cpu": 1 << 60', '"cpu": 1 << 20')
+    world.script = world.script.replace(">= (22, 3)", ">= (99, 0)").replace('"ensurepip"', '"none"')
+    with pytest.raises(SiteRefused, match=r"apt install python3\.\d+-venv"):
+        world.build(world.env("gpujob-3"))
     world.script = world.script.replace("((3, 11), (3, 14))", "((4, 0), (4, 1))")
     with pytest.raises(SiteRefused, match="no Python from"):
-        world.env("gpujob-3").ensure()
+        world.env("gpujob-4").ensure()
 
 
 def test_an_environment_that_can_not_import_is_not_ready(world):
