@@ -229,7 +229,7 @@ def test_bytes_without_their_commit_are_cut_back(server: Sshd, tmp_path: Path) -
     assert site.pull("train.log", local, 0) == 256_000
     assert site.pull("train.log", local, 100) == 256_000  # the commit of the rest was lost
     assert local.read_bytes() == data
-    local.write_bytes(data[:50_000] + b"torn")  # a crash in the middle of a write
+    local.write_bytes(data[:50_000] + b"torn" * 100_000)  # a crash in the middle of a write
     assert site.pull("train.log", local, 40_000) == 256_000
     assert local.read_bytes() == data
     local.write_bytes(data[:10])  # a person's editor
