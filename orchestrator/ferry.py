@@ -164,6 +164,11 @@ def survey(request: dict[str, Any]) -> None:
     )
 
 
+def ping(_: dict[str, Any]) -> None:
+    """Answer."""
+    say({"done": True})
+
+
 def gpus() -> int:
     """Return how many NVIDIA GPUs the trainer would see, without asking the driver (0.5 s)."""
     visible = os.environ.get("CUDA_VISIBLE_DEVICES")
@@ -346,6 +351,7 @@ def pass_on(descriptor: int, start: int, left: int) -> None:
 
 
 REQUESTS = {
+    "ping": ping,
     "survey": survey,
     "write": write,
     "receive": receive,

@@ -108,6 +108,11 @@ class ParamikoShell:
         with self._ferry() as ferry:
             yield from ferry.tail(remote, offset, max_bytes=max_bytes)
 
+    def ping(self) -> None:
+        """Have the host answer. See `Shell.ping`."""
+        with self._ferry() as ferry:
+            ferry.ask({"do": "ping"})
+
     def survey(
         self, folder: str, *, files: Mapping[str, int | None], show: Sequence[str]
     ) -> Survey:

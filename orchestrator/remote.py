@@ -133,6 +133,10 @@ class Shell(Protocol):
         """Write a small file atomically."""
         ...
 
+    def ping(self) -> None:
+        """Have the host answer, and start what serves files there: what follows is quick."""
+        ...
+
     def write(self, folder: str, parcels: tuple[Parcel, ...]) -> None:
         """Write small files below a folder in one round trip, each atomically and checked."""
         ...

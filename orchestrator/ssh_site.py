@@ -19,7 +19,6 @@ from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell,
 from orchestrator.site import AgentStatus, Collected, SiteError, SiteRefused
 from orchestrator.states import Reason
 
-PROBE_S = 30.0
 START_S = 60.0
 STOP_MARGIN_S = 60.0  # beyond the trainer's grace: the agent's KILL, its checks of the adapter
 MANIFEST_S = 3600.0  # it hashes all: a model of 1 TB at 300 MB/s
@@ -52,11 +51,13 @@ class SshSite:
         self._connecting = threading.Lock()
 
     def probe(self) -> None:
-        """Connect and run `true`."""
+        """Connect and have the instance answer."""
         with self._connected() as shell:
-            end = shell.run("true", timeout_s=PROBE_S)
-        if end.rc != 0:
-            raise SiteError(f"the instance's shell ended with {end.rc}")
+            try:
+                shell.ping()
+            except RemoteFailed as failure:
+                if failure.code != "no_python":  # a first step's to judge; the shell did answer
+                    raise
 
     def prepare_next(self) -> str | None:
         """Perform the next missing bootstrap step. See `Site.prepare_next`."""

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from orchestrator import transfer
 from orchestrator.bootstrap import Upload
 from orchestrator.clock import SystemClock
 from orchestrator.paramiko_shell import ParamikoShell
@@ -150,6 +151,25 @@ def test_a_full_disk_and_a_lost_file_are_definite(server: Sshd, tmp_path: Path) 
         prepare(site)
     assert caught.value.reason is Reason.PREPARE_FAILED
     site.close()
+
+
+def test_no_python_is_definite_and_the_host_reachable(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "bin").mkdir()
+    (tmp_path / "bin" / "sh").symlink_to("/bin/sh")
+    bare = f'ForceCommand PATH={tmp_path}/bin; eval "$SSH_ORIGINAL_COMMAND"'
+    command = transfer.COMMAND.replace("/usr/local/bin:", "/nowhere:")
+    monkeypatch.setattr("orchestrator.paramiko_shell.COMMAND", command)
+    with Sshd(tmp_path / "sshd", extra=bare) as server:
+        site = make_site(
+            server.shell, tmp_path / "w", payload("p", clock=CLOCK), stub=tmp_path / "e"
+        )
+        site.probe()
+        with pytest.raises(SiteRefused, match="no python3") as caught:
+            site.prepare_next()
+        assert caught.value.reason is Reason.PREPARE_FAILED
+        site.close()
 
 
 def test_no_axolotl_is_definite(server: Sshd, tmp_path: Path) -> None:
