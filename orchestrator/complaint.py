@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from orchestrator.exits import Exit, Refused
@@ -50,13 +50,29 @@ def complain(error: BaseException, argv: Sequence[str]) -> int:
 def _say(message: str, remedy: str, code: Exit, argv: Sequence[str], *, launched: bool) -> int:
     from orchestrator.redact import redact
 
-    lines = [line for line in (message, remedy) if line]
+    lines = [*_fitted(message), *_fitted(remedy)]
     nothing = bool(argv) and argv[0] in LAUNCHING and not launched
     lines.append(f"nothing was launched.   (exit {code})" if nothing else f"(exit {code})")
     _err(redact("\n".join(lines)) + "\n")
     if "--json" in argv and not _answered():
         _document(redact(message), code, redact(remedy))
     return int(code)
+
+
+def _fitted(text: str) -> list[str]:
+    """Return the lines of a text, broken between words where stderr is a terminal."""
+    from orchestrator.report_text import screen_of, wrap
+
+    lines = text.splitlines()
+    if not sys.stderr.isatty():
+        return lines
+    width = screen_of(sys.stderr, os.environ).width
+    return [part for line in lines for part in _hanging(line, width, wrap)]
+
+
+def _hanging(line: str, width: int, wrap: Callable[[str, int], list[str]]) -> list[str]:
+    first, *rest = wrap(line, width) or [""]
+    return [first, *(f"  {part}" for text in rest for part in wrap(text, width - 2))]
 
 
 def _answered() -> bool:

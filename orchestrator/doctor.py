@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from orchestrator.home import Home
     from providers.base import Provider
 
+INDENT = " " * 23  # below the words of a check
 LOW_DISK_BYTES = 5_000_000_000  # the CPU build of Axolotl's environment takes 3.1 GB
 SQLITE_OLDEST = (3, 35)  # RETURNING, which the leases use: https://sqlite.org/lang_returning.html
 
@@ -145,13 +146,13 @@ def doctor_lines(checks: Iterable[Check], screen: Screen) -> list[str]:
     for check in checks:
         mark = f"{check.level:<5}"
         lead = screen.accent(mark) if check.level is Level.FAIL else mark
-        first, *rest = wrap(f"{check.name:<16} {check.found}", screen.width - 6) or [""]
-        lines.append(f"{lead} {first}")
-        lines += [f"{'':23}{line}" for line in rest]
+        first, *rest = wrap(check.found, screen.width - len(INDENT)) or [""]
+        lines.append(f"{lead} {check.name:<16} {first}")
+        lines += [INDENT + line for line in rest]
         if check.remedy:
-            lines += wrap(check.remedy, screen.width, " " * 23)
+            lines += wrap(check.remedy, screen.width, INDENT)
         if check.level is Level.OK and check.unproven:
-            lines += wrap(f"(does not prove {check.unproven})", screen.width, " " * 23)
+            lines += wrap(f"(does not prove {check.unproven})", screen.width, INDENT)
     return lines
 
 

@@ -6,6 +6,7 @@ only reads the store. So what is shown is always what is written.
 
 from __future__ import annotations
 
+import os
 import signal
 import sys
 import threading
@@ -27,7 +28,7 @@ from orchestrator.report_live import (
     opening_lines,
     plain_lines,
 )
-from orchestrator.report_text import Screen
+from orchestrator.report_text import Screen, screen_of
 from orchestrator.signals import Signals
 from orchestrator.states import Reason, Teardown
 
@@ -91,6 +92,7 @@ def watch(one: Watch) -> int:
     """Show the job until it is over or let go; returns the exit code of the command."""
     before: Live | None = None
     while True:
+        _fit(one)
         live = _look(one)
         if not one.introduced and live.job.attempts:
             one.painter.keep(opening_lines(live.job, one.screen))
@@ -107,6 +109,13 @@ def watch(one: Watch) -> int:
         if code is not None:
             return code
         one.signals.wait(LOOK_EVERY_S)
+
+
+def _fit(one: Watch) -> None:
+    """Follow the window's size."""
+    if one.screen.tty:
+        one.screen = screen_of(one.stream, os.environ)
+        one.painter.fit(one.screen)
 
 
 def _look(one: Watch) -> Live:

@@ -10,11 +10,16 @@ import threading
 from collections.abc import Sequence
 from typing import TextIO
 
-from orchestrator.report_text import Screen, cells, clip
+from orchestrator.report_text import ACCENT, RESET, Screen, cells, clip
 
 UP_AND_CLEAR = "\x1b[{rows}F\x1b[J"  # to the start of the line `rows` above, erase to the end
 CLEAR_LINE = "\x1b[K"
 DEFAULT_ROWS = 24
+
+
+def shown(line: str) -> int:
+    """Return how many columns a line takes on the terminal; accents take none."""
+    return cells(line.replace(ACCENT, "").replace(RESET, ""))
 
 
 class Painter:
@@ -74,6 +79,16 @@ class Painter:
 
     def flush(self) -> None:
         """Do nothing: every write is flushed."""
+
+    def fit(self, screen: Screen) -> None:
+        """Go on at another width: the window was resized."""
+        with self._lock:
+            if screen.width != self._screen.width:
+                # What stands there was wrapped anew by the terminal: count its rows again.
+                width = max(1, screen.width)
+                self._painted = sum(max(1, -(-shown(line) // width)) for line in self._last)
+                self._last = [*self._last, ""]  # so that the next screen counts as another one
+            self._screen = screen
 
     def _erase(self) -> str:
         return UP_AND_CLEAR.format(rows=self._painted) if self._painted else ""

@@ -41,9 +41,9 @@ PS_COLUMNS = (
     Column("job", floor=10, keep=90),
     Column("id", floor=6, keep=70),
     Column("state", floor=9, keep=95),
-    Column("where", floor=8, keep=30),
+    Column("where", floor=16, keep=30),
     Column("age", right=True, keep=20),
-    Column("training", floor=9, keep=80),
+    Column("training", floor=11, keep=80),
     Column("machine", floor=7, keep=85),
     Column("cost", right=True, floor=6),
 )

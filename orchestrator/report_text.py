@@ -193,8 +193,8 @@ class Column:
 def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) -> list[str]:
     """Return lines of at most `width`: wide cells are clipped, then the least needed columns go.
 
-    The head of a column is never clipped; the last column is the one that decides and is kept to
-    the end.
+    Heads and right-aligned cells (numbers) are clipped only where nothing else is left to give; the
+    last column is the one that decides and is kept to the end.
     """
     shown = list(range(len(columns)))
     wanted = [
@@ -202,7 +202,8 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
         for i, column in enumerate(columns)
     ]
     floors = [
-        max(cells(column.head), min(column.floor, wanted[i])) for i, column in enumerate(columns)
+        wanted[i] if column.right else max(cells(column.head), min(column.floor, wanted[i]))
+        for i, column in enumerate(columns)
     ]
     while len(shown) > 1 and _total([floors[i] for i in shown]) > width:
         shown.remove(min(shown, key=lambda i: (columns[i].keep, -i)))
@@ -213,7 +214,7 @@ def table(columns: Sequence[Column], rows: Sequence[Sequence[str]], width: int) 
             break
         widths[max(loose, key=lambda i: widths[i] - floors[i])] -= 1
     heads = [column.head for column in columns]
-    return [_row(line, columns, shown, widths) for line in (heads, *rows)]
+    return [clip(_row(line, columns, shown, widths), width) for line in (heads, *rows)]
 
 
 def _total(widths: Sequence[int]) -> int:

@@ -32,15 +32,16 @@ TTL_S = 60.0
 class Filler:
     """Writes one job after the other, each a little later than the last."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, t0: float = T0) -> None:
         self.store = store
+        self.t0 = t0
         self.count = 0
 
     def job(self, name: str, *steps: str, budget_usd: Decimal | None = None) -> str:
         """Return the id of a job that went through these steps; see `STEPS`."""
         self.count += 1
         job_id = f"{self.count:02x}aaaa"
-        at = T0 + 100 * self.count
+        at = self.t0 + 100 * self.count
         new = NewJob(
             id=job_id,
             name=name,
@@ -68,7 +69,7 @@ class Filler:
                 sizes = {"train.log": 120, "metrics.jsonl": 40}
                 self.store.journal.pulled(lease, 1, sizes, figures, ttl_s=TTL_S)
                 continue
-            happened = _events(step, at, job_id)
+            happened = _events(step, at, job_id, self.t0 + 90_000)
             for event in happened:
                 attempt = apply(attempt, event)
             assert attempt is not None
@@ -78,10 +79,10 @@ class Filler:
         return job_id
 
 
-def _events(step: str, at: float, job_id: str) -> list[ev.AttemptEvent]:
+def _events(step: str, at: float, job_id: str, deadline_at: float) -> list[ev.AttemptEvent]:
     opened = ev.Opened(
         at, job_id, 1, f"gpujob-ab12cd34-{job_id}-1-x9k2m4", "runpod", OFFER, 0, 1.0, 5.0,
-        T0 + 90_000,
+        deadline_at,
     )  # fmt: skip
     endpoint = Endpoint("10.0.0.7", 22022, "root", None, None)
     steps: dict[str, list[ev.AttemptEvent]] = {
@@ -123,11 +124,11 @@ RUNNING = ("opened", "launched", "ready", "prepared", "trained", "figures")
 ENDING = (*RUNNING, "exited", "home")
 
 
-def fill(home_folder: Path) -> tuple[Home, Store, dict[str, str]]:
-    """Return a home, its open store, and the job ids by condition."""
+def fill(home_folder: Path, *, t0: float = T0) -> tuple[Home, Store, dict[str, str]]:
+    """Return a home, its open store, and the job ids by condition. t0: when the first came."""
     home = open_home(home_folder)
     store = Store.open(home.database_url)
-    filler = Filler(store)
+    filler = Filler(store, t0)
     ids = {
         "refused": filler.job("legal-ar", "opened", "refused", "closed"),
         "failed": filler.job("intents", *RUNNING, "failed", "nothing", "asked", "gone", "closed"),

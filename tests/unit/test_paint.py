@@ -109,6 +109,17 @@ def test_a_dead_terminal_ends_the_painting_and_nothing_else():
     painter.settle()
 
 
+def test_a_window_that_became_narrower():
+    terminal, painter = _painter(width=80)
+    painter.keep(["kept"])
+    painter.paint(["x" * 60, "y"])
+    terminal.rows = ["kept", "x" * 40, "x" * 20, "y", ""]  # as a terminal of 40 wraps it
+    terminal.at = 4
+    painter.fit(Screen(width=40, tty=True))
+    painter.paint(["z"])
+    assert terminal.shown == ["kept", "z"]
+
+
 def test_a_tall_screen_shows_its_end():
     terminal, painter = _painter()
     painter.paint([f"line {i}" for i in range(100)])
