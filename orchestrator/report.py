@@ -16,6 +16,7 @@ from orchestrator.report_text import (
     moment,
     money,
     number,
+    rate,
     table,
     wrap,
 )
@@ -279,7 +280,7 @@ def _training_fields(attempt: AttemptView | None) -> list[tuple[str, str]]:
     if attempt.eval_loss is not None:
         parts.append(f"eval {number(attempt.eval_loss)}")
     if attempt.tokens_per_s:
-        parts.append(f"{number(attempt.tokens_per_s)} tok/s")
+        parts.append(f"{rate(attempt.tokens_per_s)} tok/s")
     return [("training", ", ".join(parts))]
 
 

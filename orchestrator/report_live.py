@@ -26,6 +26,7 @@ from orchestrator.report_text import (
     moment,
     money,
     number,
+    rate,
     size,
     sparkline,
 )
@@ -203,7 +204,7 @@ def figure_words(live: Live) -> str:
         evaluated = f" (eval {number(attempt.eval_loss)})" if attempt.eval_loss is not None else ""
         parts.append(f"loss {number(attempt.loss)}{evaluated}")
     if attempt.tokens_per_s:
-        parts.append(f"{number(attempt.tokens_per_s)} tok/s")
+        parts.append(f"{rate(attempt.tokens_per_s)} tok/s")
     if curve.gpu_util_percent is not None:
         parts.append(f"GPU {curve.gpu_util_percent:.0f} %")
     if curve.gpu_used_gib is not None and curve.gpu_total_gib is not None:

@@ -104,6 +104,11 @@ def number(value: float | None) -> str:
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3f}"
 
 
+def rate(value: float) -> str:
+    """Return a throughput for people: one decimal below 100, thousands separated."""
+    return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
+
+
 def sparkline(values: Sequence[float], width: int) -> str:
     """Return one character a column, values averaged into at most `width`; NaN is "x"."""
     if not values or width < 1:

@@ -34,12 +34,13 @@ class Terminal:
 
     def __init__(self, name: str, width: int, home: Path) -> None:
         self.name = f"gpujob-screens-{os.getpid()}-{name}-{width}"
-        shell = f"env PS1='$ ' GPUJOB_HOME={home} bash --norc"
+        given = os.environ.get("GPUJOB_AXOLOTL_ENV", "")
+        shell = f"env PS1='$ ' GPUJOB_HOME={home} GPUJOB_AXOLOTL_ENV={given} bash --norc"
         tmux("new-session", "-d", "-s", self.name, "-x", str(width), "-y", str(ROWS), shell)
         self.type(f'gpujob() {{ {sys.executable} -m orchestrator "$@"; }}')
         self.type(f"cd {shlex.quote(str(home.parent))}; export PYTHONPATH={ROOT}")
         self.type("export GPUJOB_SWEEP=off GPUJOB_LOCAL_PRICE_USD_PER_HOUR=0.10; clear")
-        time.sleep(1.0)
+        self.until(r"\A\$ ?$")
 
     def type(self, line: str) -> None:
         """Type a line and Enter."""
@@ -97,9 +98,10 @@ def save(name: str, width: int, text: str) -> None:
 def scene_submit(folder: Path) -> None:
     """Capture a job in the middle and at its end, with its log and its status."""
     for width in WIDTHS:
-        home = folder / f"submit-{width}"
+        home = folder / f"demo-{width}" / "home"
+        shutil.copytree(JOB.parent, home.parent)
         with terminal("submit", width, home) as one:
-            one.type(f"gpujob submit {JOB} --set output={folder}/out-{width}")
+            one.type("gpujob submit job.yaml")
             one.until(r"train +#{6,}.*ETA")
             save("submit-running", width, one.screen)
             with terminal("logs", width, home) as two:

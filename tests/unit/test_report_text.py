@@ -123,7 +123,10 @@ COLUMNS = (
 
 
 @given(
-    st.lists(st.tuples(*[st.text(max_size=60)] * 4), max_size=5),
+    st.lists(
+        st.tuples(*[st.text(max_size=60)] * 2, *[st.text("0123456789$.hms", max_size=10)] * 2),
+        max_size=5,
+    ),
     st.integers(20, 200),
 )
 def test_a_table_holds_its_width_and_keeps_the_cost(rows, width):
@@ -131,6 +134,8 @@ def test_a_table_holds_its_width_and_keeps_the_cost(rows, width):
     assert len(lines) == len(rows) + 1
     assert all(cells(line) <= width for line in lines)
     assert "cost" in lines[0]
+    for line, row in zip(lines[1:], rows, strict=True):
+        assert line.endswith(row[-1].rstrip()), "a number was cut"
 
 
 def test_the_least_needed_column_goes_first():
