@@ -75,7 +75,12 @@ def _agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
         return
     stream.write(screen.accent(report_plan.question(planned)))
     stream.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+    try:
+        answer = sys.stdin.readline().strip().lower()
+    except KeyboardInterrupt:
+        answer = ""
+        stream.write("\n")
+    if answer not in ("y", "yes"):
         raise Refused("not agreed.", code=Exit.INTERRUPTED)
 
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from providers.base import Offer, Tier
+from providers.gpus import canonical
 
 CPU = "CPU"  # the `gpu` of an offer without one
 
@@ -78,18 +79,22 @@ def why_not(requirement: Requirement, offer: Offer) -> str | None:
 
 
 def same_gpu(wanted: str, have: str) -> bool:
-    """Return whether two spellings name one card: "rtx4090", "NVIDIA GeForce RTX 4090"."""
-    return _plain(wanted) == _plain(have)
+    """Return whether a person's word means a card: "rtx 4090", "A100 80", or "A100" for all.
 
-
-_VENDOR_WORDS = ("nvidia", "geforce", "tesla")
+    A word that is a card's own name means that card alone: "H200" is not "H200-NVL".
+    """
+    known = canonical(wanted)
+    if known is not None:
+        return known == (canonical(have) or have)
+    if _plain(wanted) == _plain(have):
+        return True
+    family, dash, _shape = have.partition("-")
+    return bool(dash) and _plain(wanted) == _plain(family)
 
 
 def _plain(name: str) -> str:
     kept = "".join(char for char in name.casefold() if char.isalnum())
-    for word in _VENDOR_WORDS:
-        kept = kept.replace(word, "")
-    return kept
+    return kept.removesuffix("gb")
 
 
 def _rank(offer: Offer) -> tuple[Decimal, str, str]:

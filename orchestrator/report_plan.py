@@ -40,7 +40,8 @@ def question(planned: Plan) -> str:
 def machine(offer: Offer) -> str:
     """Return "2x RTX 4090 24": count, card, GiB of one."""
     count = f"{offer.gpu_count}x " if offer.gpu_count > 1 else ""
-    memory = f" {offer.vram_gib:.0f}" if offer.vram_gib else ""
+    size = f"{offer.vram_gib:.0f}"
+    memory = f" {size}" if offer.vram_gib and size not in offer.gpu else ""
     return f"{count}{offer.gpu}{memory}"
 
 

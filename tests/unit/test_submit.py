@@ -1,0 +1,183 @@
+"""From a job file to a stored job: quotes, refusals, the question, and what is written down."""
+
+from __future__ import annotations
+
+import io
+import json
+import random
+from decimal import Decimal
+from types import SimpleNamespace
+
+import pytest
+
+from jobs.load import load_job
+from orchestrator import cli_run, submit
+from orchestrator.exits import Exit, Refused
+from orchestrator.home import open_home
+from orchestrator.report_plan import dry_run_lines, offer_lines, question
+from orchestrator.report_text import Screen
+from orchestrator.store import Store
+from providers.errors import Unavailable
+from providers.fake import FakeProvider
+from providers.fake_cloud import FakeCloud
+from tests.support.clocks import VirtualClock
+
+JOB = """\
+name: tone
+model: acme/base
+method: qlora
+data: {train: data.jsonl, format: alpaca}
+limits: {hours: 10, budget_usd: 3}
+"""
+
+
+@pytest.fixture
+def loaded(tmp_path):
+    def load(*changes: str):
+        record = {"instruction": "x", "input": "", "output": "y"}
+        (tmp_path / "data.jsonl").write_text(json.dumps(record) + "\n")
+        (tmp_path / "job.yaml").write_text(JOB)
+        return load_job(tmp_path / "job.yaml", changes)
+
+    return load
+
+
+@pytest.fixture
+def fake():
+    return FakeProvider(FakeCloud(VirtualClock(), random.Random(1)))
+
+
+def test_the_cheapest_that_fits_is_first(loaded, fake):
+    planned = submit.plan(loaded(), {"fake": fake})
+    prices = [quote.offer.price_usd_per_hour for quote in planned.matching.quotes]
+    assert prices == sorted(prices)
+    assert planned.best.offer.gpu == "RTX4090"
+    assert any("spot" in lost.reason for lost in planned.matching.rejected)
+    assert any("gpu.count is 1" in lost.reason for lost in planned.matching.rejected)
+
+
+def test_what_the_job_asks_for_is_heeded(loaded, fake):
+    planned = submit.plan(loaded("gpu.types=[A100]", "gpu.spot=true"), {"fake": fake})
+    assert [quote.offer.key for quote in planned.matching.quotes] == ["a100-spot", "a100"]
+
+
+def test_nothing_fits_says_why_for_each(loaded, fake):
+    with pytest.raises(Refused, match=r"costs \$0\.40/h, above") as refused:
+        submit.plan(loaded("gpu.max_price_usd_per_hour=0.1"), {"fake": fake})
+    assert refused.value.code is Exit.NO_OFFER
+    assert not refused.value.launched
+
+
+def test_a_provider_that_is_not_set_up(loaded, fake):
+    with pytest.raises(Refused, match="runpod: not set up here") as refused:
+        submit.plan(loaded("gpu.providers=[runpod]"), {"fake": fake})
+    assert refused.value.code is Exit.USAGE
+
+
+def test_one_provider_down_does_not_hide_the_others(loaded, fake):
+    def down():
+        raise Unavailable("503 from there")
+
+    broken = SimpleNamespace(name="broken", offers=down)
+    planned = submit.plan(loaded(), {"broken": broken, "fake": fake})
+    assert planned.unreachable == {"broken": "503 from there"}
+    assert "broken did not answer" in "\n".join(offer_lines(planned, Screen(width=200)))
+    with pytest.raises(Refused, match="broken did not answer: 503"):
+        submit.plan(loaded("gpu.providers=[broken]"), {"broken": broken})
+
+
+def test_the_most_it_can_cost(loaded, fake):
+    planned = submit.plan(loaded(), {"fake": fake})
+    assert submit.at_most_usd(planned.spec, planned.best.offer) == Decimal(3)
+    planned = submit.plan(loaded("limits.budget_usd=50"), {"fake": fake})
+    assert submit.at_most_usd(planned.spec, planned.best.offer) == Decimal(4)
+    assert "at most $4.00, then it is shut down" in question(planned)
+
+
+def test_what_is_stored(loaded, fake, tmp_path):
+    home = open_home(tmp_path / "home")
+    store = Store.open(home.database_url)
+    planned = submit.plan(loaded(), {"fake": fake})
+    job_id = submit.store_job(planned, store, home, now=1_700_000_000.0)
+    record, attempts = store.load(job_id)
+    store.close()
+    assert attempts == []
+    assert record.new.offers == tuple(quote.offer for quote in planned.matching.quotes)
+    assert record.new.caps.budget_usd == Decimal(3)
+    assert record.new.caps.max_s == 36_000.0
+    assert record.new.launch.public_key.startswith("ssh-ed25519 ")
+    assert record.new.spec["data"]["train"] == str(tmp_path / "data.jsonl")
+    key = home.root / "keys" / job_id / "id_ed25519"
+    assert key.stat().st_mode & 0o077 == 0
+
+
+def test_a_dry_run_shows_quotes_and_configuration(loaded, fake):
+    planned = submit.plan(loaded(), {"fake": fake})
+    text = submit.axolotl_text(planned.spec, planned.best.offer)
+    lines = dry_run_lines(planned, text, Screen(width=100))
+    shown = "\n".join(lines)
+    assert "base_model: acme/base" in shown
+    assert "tried first" in shown
+    assert "may be called back" in shown
+    assert lines[-1] == "nothing was started: this is a dry run."
+
+
+class _Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def _agree(planned, monkeypatch, typed, *, yes=False):
+    stdin = _Terminal(typed) if typed is not None else io.StringIO("")
+    monkeypatch.setattr("sys.stdin", stdin)
+    state = SimpleNamespace(store=SimpleNamespace(still_billing=lambda now: []), now=lambda: 0.0)
+    cli_run._agree(planned, state, yes=yes, as_json=False)
+
+
+def test_money_is_asked_for(loaded, fake, monkeypatch, capsys):
+    planned = submit.plan(loaded(), {"fake": fake})
+    _agree(planned, monkeypatch, "y\n")
+    assert "Rent it?  at most $3.00" in capsys.readouterr().out
+    for typed in ("n\n", "\n", "", "yesterday\n"):
+        with pytest.raises(Refused) as refused:
+            _agree(planned, monkeypatch, typed)
+        assert refused.value.code is Exit.INTERRUPTED
+        assert not refused.value.launched
+
+
+def test_ctrl_c_at_the_question_launches_nothing(loaded, fake, monkeypatch):
+    planned = submit.plan(loaded(), {"fake": fake})
+
+    class Interrupted(_Terminal):
+        def readline(self, *_):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr("sys.stdin", Interrupted())
+    state = SimpleNamespace(store=SimpleNamespace(still_billing=lambda now: []), now=lambda: 0.0)
+    with pytest.raises(Refused) as refused:
+        cli_run._agree(planned, state, yes=False, as_json=False)
+    assert refused.value.code is Exit.INTERRUPTED
+    assert not refused.value.launched
+
+
+def test_without_a_terminal_money_needs_yes(loaded, fake, monkeypatch, capsys):
+    planned = submit.plan(loaded(), {"fake": fake})
+    with pytest.raises(Refused, match="no terminal") as refused:
+        _agree(planned, monkeypatch, None)
+    assert refused.value.code is Exit.USAGE
+    assert "--yes" in refused.value.remedy
+    _agree(planned, monkeypatch, None, yes=True)
+    assert "Rent it?" not in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("notional", [False, True])
+def test_what_nobody_bills_is_not_asked_for(loaded, fake, monkeypatch, capsys, notional):
+    from dataclasses import replace
+
+    price = Decimal("0.40") if notional else Decimal(0)
+    fake.cloud.offers = [
+        replace(offer, price_usd_per_hour=price, price_is_notional=notional)
+        for offer in fake.cloud.offers[:1]
+    ]
+    _agree(submit.plan(loaded(), {"fake": fake}), monkeypatch, None)
+    assert "Rent it?" not in capsys.readouterr().out
