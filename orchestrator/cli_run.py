@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -35,6 +36,11 @@ def submit(
         transfers = _Transfers()
         parts = compose(state, tell=transfers.tell)
         planned = room.plan(loaded, parts.providers)
+        note = room.environment_note(
+            planned.best.offer, state.home.root, parts.settings.axolotl_env
+        )
+        if note is not None:
+            planned = replace(planned, notes=(*planned.notes, note))
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
         _agree(planned, state, yes=yes, as_json=as_json)

@@ -110,6 +110,27 @@ def at_most_usd(spec: JobSpec, offer: Offer) -> Decimal:
     return by_time if budget is None else min(budget, by_time)
 
 
+def environment_note(offer: Offer, root: Path, given: Path | None) -> str | None:
+    """Return what has to be downloaded before this very machine can train; None where nothing has.
+
+    root: the home. given: GPUJOB_AXOLOTL_ENV.
+    """
+    from orchestrator.axolotl_env import DISK_BYTES, DOWNLOAD_BYTES
+    from orchestrator.compose_site import ENVIRONMENTS
+    from orchestrator.match import CPU
+
+    if offer.tier is not Tier.OWN or given is not None:
+        return None
+    if any((root / ENVIRONMENTS).glob("*/READY.json")):
+        return None
+    variant = "cpu" if offer.gpu == CPU else "cuda"
+    down, disk = DOWNLOAD_BYTES[variant] / 1e9, DISK_BYTES[variant] / 1e9
+    return (
+        f"the first job here builds Axolotl's environment: about {down:.1f} GB to download, "
+        f"{disk:.1f} GB on disk, some minutes; later jobs reuse it"
+    )
+
+
 def axolotl_text(spec: JobSpec, offer: Offer) -> str:
     """Return the Axolotl file that the instance would get, with paths below `<folder>`."""
     from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml

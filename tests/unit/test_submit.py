@@ -17,6 +17,7 @@ from orchestrator.home import open_home
 from orchestrator.report_plan import dry_run_lines, offer_lines, question
 from orchestrator.report_text import Screen
 from orchestrator.store import Store
+from providers.base import Tier
 from providers.errors import Unavailable
 from providers.fake import FakeProvider
 from providers.fake_cloud import FakeCloud
@@ -120,6 +121,21 @@ def test_a_dry_run_shows_quotes_and_configuration(loaded, fake):
     assert "tried first" in shown
     assert "may be called back" in shown
     assert lines[-1] == "nothing was started: this is a dry run."
+
+
+def test_what_will_be_downloaded_is_said_beforehand(fake, tmp_path):
+    from dataclasses import replace
+
+    own = replace(fake.cloud.offers[0], provider="local", tier=Tier.OWN, gpu="CPU")
+    note = submit.environment_note(own, tmp_path, None)
+    assert note is not None
+    assert "0.8 GB to download" in note
+    assert submit.environment_note(own, tmp_path, tmp_path / "mine") is None
+    assert submit.environment_note(fake.cloud.offers[0], tmp_path, None) is None
+    ready = tmp_path / "environments" / "axolotl-cpu-1" / "READY.json"
+    ready.parent.mkdir(parents=True)
+    ready.write_text("{}")
+    assert submit.environment_note(own, tmp_path, None) is None
 
 
 class _Terminal(io.StringIO):
