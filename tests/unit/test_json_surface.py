@@ -49,14 +49,16 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
     status = status_document(billing, NOW)
     status["events"] = [event_document(entry) for entry in quick.events(billing.id)]
     limits = SimpleNamespace(budget_usd=Decimal(8), hours=24.0)
+    spec: Any = SimpleNamespace(name="x", limits=limits)
     plan = Plan(
-        SimpleNamespace(name="x", limits=limits),  # type: ignore[arg-type]
+        spec,
         Matching((Quote(OFFER, Decimal("1.5")),), (Rejected(OFFER, "too dear"),)),
         {"vast": "timeout"},
         ("a note",),
     )
     traits = Traits(1.0, 2.0, 3.0, proves_absence=True, self_destruct=None)
-    answer = Answer("runpod", SimpleNamespace(traits=traits), (OFFER,), "")  # type: ignore[arg-type]
+    provider: Any = SimpleNamespace(traits=traits)
+    answer = Answer("runpod", provider, (OFFER,), "")
     found = {
         "ps": ps_document(jobs, NOW, quick.strays()),
         "status": status,

@@ -7,6 +7,7 @@ import json
 import random
 from decimal import Decimal
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -143,11 +144,14 @@ class _Terminal(io.StringIO):
         return True
 
 
+def _quiet_state() -> Any:
+    return SimpleNamespace(store=SimpleNamespace(still_billing=lambda now: []), now=lambda: 0.0)
+
+
 def _agree(planned, monkeypatch, typed, *, yes=False):
     stdin = _Terminal(typed) if typed is not None else io.StringIO("")
     monkeypatch.setattr("sys.stdin", stdin)
-    state = SimpleNamespace(store=SimpleNamespace(still_billing=lambda now: []), now=lambda: 0.0)
-    cli_run._agree(planned, state, yes=yes, as_json=False)
+    cli_run._agree(planned, _quiet_state(), yes=yes, as_json=False)
 
 
 def test_money_is_asked_for(loaded, fake, monkeypatch, capsys):
@@ -169,9 +173,8 @@ def test_ctrl_c_at_the_question_launches_nothing(loaded, fake, monkeypatch):
             raise KeyboardInterrupt
 
     monkeypatch.setattr("sys.stdin", Interrupted())
-    state = SimpleNamespace(store=SimpleNamespace(still_billing=lambda now: []), now=lambda: 0.0)
     with pytest.raises(Refused) as refused:
-        cli_run._agree(planned, state, yes=False, as_json=False)
+        cli_run._agree(planned, _quiet_state(), yes=False, as_json=False)
     assert refused.value.code is Exit.INTERRUPTED
     assert not refused.value.launched
 
