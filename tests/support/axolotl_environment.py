@@ -2,7 +2,7 @@
 
     python -m tests.support.axolotl_environment
 
-It is the one that `gpujob submit` builds in the default home, so the quickstart and the tests share it.
+It is the one that `gpujob submit` builds in the default home: the quickstart and the tests share it.
 """
 
 from __future__ import annotations
