@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from typing import cast
 
 import psutil
 import pytest
@@ -15,6 +16,7 @@ import pytest
 from orchestrator import axolotl_env
 from orchestrator.agent.bundle import environment_source
 from orchestrator.axolotl_env import AxolotlEnv, EnvBuilding, EnvReady
+from orchestrator.remote import Shell
 from orchestrator.site import SiteRefused
 from orchestrator.states import Reason
 from tests.support.local_shell import LocalShell
@@ -60,7 +62,7 @@ class World:
         network = {"PIP_NO_INDEX": "1", "PIP_FIND_LINKS": str(self.index)}
         environ = {"PATH": f"{os.path.dirname(sys.executable)}:/usr/bin:/bin", "HOME": "/tmp"}  # noqa: PTH120
         arguments = {"variant": "cpu", "network": network, **changes}
-        shell = LocalShell(environ)
+        shell = cast("Shell", LocalShell(environ))
         return AxolotlEnv(shell, str(self.folder), str(self.root), asked_by, **arguments)
 
     def build(self, env=None, seconds=120):

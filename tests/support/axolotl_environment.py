@@ -2,7 +2,7 @@
 
     python -m tests.support.axolotl_environment
 
-It is the one that `gpujob submit` builds in the default home: the quickstart and the tests share it.
+The one that `gpujob submit` builds in the default home: quickstart and tests share it.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import cast
 
 from orchestrator.axolotl_env import AxolotlEnv, EnvReady, network_of
 from orchestrator.compose_site import ENVIRONMENTS
+from orchestrator.remote import Shell
 from orchestrator.settings import Settings
 from orchestrator.site import SiteRefused
 from tests.support.local_shell import LocalShell
@@ -28,7 +30,7 @@ def main() -> int:
     root.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         environment = AxolotlEnv(
-            LocalShell(),
+            cast("Shell", LocalShell()),
             folder,
             str(root),
             "tests",
