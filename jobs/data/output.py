@@ -106,16 +106,17 @@ def write(
             "not_checked": list(NOT_CHECKED),
         },
         "split_proof": proof,
-        "tokens": {
-            "how": report.lengths.how,
-            "total": sum(report.lengths.total),
-            **report.lengths.percentiles(),
-        },
+        "tokens": _tokens(report),
         "files": files,
     }
     text_form = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
     _replace(out / MANIFEST, [text_form.encode()])
     return json.loads(text_form)  # type: ignore[no-any-return]
+
+
+def _tokens(report: Report) -> dict[str, Any]:
+    lengths = report.lengths
+    return {"how": lengths.how, "total": sum(lengths.total), **lengths.percentiles()}
 
 
 def axolotl_datasets(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:
