@@ -113,11 +113,13 @@ def sparkline(values: Sequence[float], width: int) -> str:
     """Return one character a column, values averaged into at most `width`; NaN is "x"."""
     if not values or width < 1:
         return ""
-    columns = _bins(values, min(width, len(values)))
-    finite = [value for value in columns if value - value == 0]
+    finite = [abs(value) for value in values if value - value == 0]
     if not finite:
-        return "x" * len(columns)
-    low, high = min(finite), max(finite)
+        return "x" * min(width, len(values))
+    peak = max(finite) or 1.0  # losses that explode must not overflow the arithmetic as well
+    columns = _bins([value / peak for value in values], min(width, len(values)))
+    known = [value for value in columns if value - value == 0]
+    low, high = min(known, default=0.0), max(known, default=0.0)
     span = (high - low) or 1.0
     steps = len(SPARKS) - 1
     return "".join(

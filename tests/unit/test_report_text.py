@@ -76,10 +76,11 @@ def test_bar(done, total, text):
 
 
 def test_sparkline_marks_what_is_no_number():
-    assert sparkline([3.0, 2.0, 1.0], 10) == "█▅▁"
+    assert sparkline([3.0, 2.2, 1.0], 10) == "█▅▁"
     assert sparkline([1.0, float("nan"), 2.0], 10) == "▁x█"
     assert sparkline([float("nan")] * 3, 10) == "xxx"
     assert sparkline([], 10) == ""
+    assert sparkline([1.7e308, -1.7e308], 2) == "█▁"
 
 
 @given(st.lists(st.floats(allow_nan=True, allow_infinity=True), max_size=300), st.integers(1, 60))
