@@ -11,6 +11,8 @@ from typing import Annotated, Literal, NoReturn
 
 import typer
 
+from orchestrator.data_cli import data_app
+
 app = typer.Typer(
     name="gpujob",
     help="Rent a GPU, fine-tune with Axolotl, bring the adapter home, prove the machine is gone.",
@@ -276,3 +278,6 @@ def rm(
     from orchestrator import cli_tools
 
     leave(cli_tools.rm(jobs))
+
+
+app.add_typer(data_app, name="data")
