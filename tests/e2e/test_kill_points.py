@@ -51,7 +51,14 @@ ALONE = [
 class World:
     """One home, one stub, one job file."""
 
-    def __init__(self, folder: Path, *, seconds_per_step: float = 0.1, hours: float = 1.0) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        seconds_per_step: float = 0.1,
+        hours: float = 1.0,
+        real: Path | None = None,
+    ) -> None:
         self.home = folder / "home"
         self.starts = folder / "starts"
         stub = make_stub_env(folder / "env", steps=8, seconds_per_step=seconds_per_step)
@@ -70,7 +77,7 @@ class World:
             **{k: v for k, v in os.environ.items() if not k.startswith("GPUJOB_")},
             "PYTHONPATH": str(ROOT),
             "GPUJOB_HOME": str(self.home),
-            "GPUJOB_AXOLOTL_ENV": str(stub),
+            "GPUJOB_AXOLOTL_ENV": str(real or stub),
             "GPUJOB_LOCAL_PRICE_USD_PER_HOUR": "3.60",
             "GPUJOB_SWEEP": "on",
             # A dead driver is noticed by its pid at once; the lease only matters for a stopped one.
@@ -85,7 +92,7 @@ class World:
     def submit(self, **extra: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, str(KILLER), "submit", str(self.job), "--yes"],
-            env={**self.env, **extra}, capture_output=True, text=True, timeout=120, cwd=ROOT,
+            env={**self.env, **extra}, capture_output=True, text=True, timeout=600, cwd=ROOT,
         )  # fmt: skip
 
     def ask(self, *command: str) -> Any:
@@ -162,6 +169,27 @@ def test_killed_there_the_next_command_ends_it(world: World, point: str) -> None
     assert len(records) == len(job["attempts"]) == 1, "one launch by the instances' own record"
     assert not world.living()
     check_ledger(world, job["id"])
+
+
+@pytest.mark.axolotl
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("point", ["journal.after:pulled#1", "journal.before:ArtifactsPushed#1"])
+def test_killed_while_the_real_axolotl_runs_or_is_collected(
+    tmp_path: Path, axolotl_python: Path, point: str
+) -> None:
+    world = World(tmp_path, real=axolotl_python.parent.parent)
+    done = world.submit(GPUJOB_TEST_KILL_AT=point)
+    assert done.returncode == -signal.SIGKILL, (done.returncode, done.stdout, done.stderr)
+    assert world.living(), "the training goes on"
+    (job,) = world.ask("ps")["jobs"]
+    eventually(lambda: world.ask("ps", "--all")["jobs"][0]["state"] == "CLOSED", 600)
+    job = world.ask("status", job["id"])["job"]
+    assert (job["outcome"], job["teardown"], job["step"]) == ("SUCCEEDED", "gone", 8), job
+    assert (Path(job["output_folder"]) / "adapter_model.safetensors").is_file()
+    assert job["attempts"][0]["number"] == len(job["attempts"]) == 1
+    assert not world.living()
+    check_ledger(world, job["id"])
+    world.stop_daemon()
 
 
 @pytest.mark.parametrize("point", ALONE)
