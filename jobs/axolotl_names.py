@@ -48,9 +48,6 @@ OWNED: dict[str, str] = {
     "merge_lora": "it belongs to another command of Axolotl",
 }
 
-# Keys whose value is a secret: a job file is copied to the instance and kept in the database.
-SECRET_KEYS = ("comet_api_key", "swanlab_api_key", "swanlab_lark_secret")
-
 # Keys whose value may name a file: it would have to be on the instance.
 FILE_KEYS = (
     "base_model_config",

@@ -11,6 +11,7 @@ from typing import Any
 
 from jobs import axolotl_names as names
 from jobs.axolotl_keys import Fault, check_keys, nearest
+from jobs.load_secrets import MESSAGE, REMEDY, secrets_of
 from jobs.load_yaml import KeyPath
 
 Config = dict[str, Any]
@@ -279,9 +280,8 @@ def _files(config: Config) -> Iterator[Fault]:
 
 
 def _secrets(config: Config) -> Iterator[Fault]:
-    for key in names.SECRET_KEYS:
-        if config.get(key):
-            yield Fault((key,), "a secret must not stand in a file", "Remove it, and change it")
+    for path in secrets_of(config, by_name=True):
+        yield Fault(path, MESSAGE, REMEDY)
 
 
 RULES: tuple[Callable[[Config], Iterator[Fault]], ...] = (

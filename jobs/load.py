@@ -21,6 +21,7 @@ from jobs.findings import Finding, JobFileError
 from jobs.load_axolotl import AxolotlPart, take_axolotl
 from jobs.load_draft import Draft
 from jobs.load_places import check_data, check_format, check_model, check_output
+from jobs.load_secrets import MESSAGE, REMEDY, secrets_of
 from jobs.load_words import MISSING, known_keys, unknown, words
 from jobs.load_yaml import MAX_BYTES, KeyPath, parse
 from jobs.spec import JobSpec
@@ -120,6 +121,8 @@ def _known(draft: Draft) -> dict[str, Any]:
 def _spec(draft: Draft, part: AxolotlPart) -> JobSpec | None:
     """Return the spec with effective values; None where something is wrong, and found."""
     _contradictions(draft)
+    for path in secrets_of({key: v for key, v in draft.values.items() if key != "axolotl"}):
+        draft.find(path, MESSAGE, REMEDY)
     if draft.get("name") is None:
         draft.find(("name",), "missing", MISSING["name"])
     if draft.get("method") is None and not part.names_file:

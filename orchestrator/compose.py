@@ -40,10 +40,12 @@ def _tell_nobody(_job: str, _name: str, _done: int, _total: int) -> None:
 
 
 def make_providers(settings: Settings, home: Path) -> dict[str, Provider]:
-    """Return the providers that are set up, by name."""
+    """Return the providers that are set up, by name. From here on their keys are masked."""
     from orchestrator.clock import SystemClock
+    from orchestrator.redact import remember_environment
     from providers.registry import PROVIDERS, create
 
+    remember_environment()
     clock = SystemClock()
     settings = settings.model_copy(update={"home": home})
     return {name: create(name, settings, clock) for name in PROVIDERS if name not in REHEARSALS}

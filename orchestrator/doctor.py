@@ -15,6 +15,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.redact import told
 from orchestrator.report_json import document
 from orchestrator.report_text import Screen, harmless, size, wrap
 from providers.errors import ProviderError
@@ -66,7 +67,7 @@ def _guarded(check: Callable[[], Check]) -> Check:
     try:
         return check()
     except Exception as error:  # noqa: BLE001 - a broken check must not hide the others
-        return Check("doctor", Level.WARN, f"a check failed: {type(error).__name__}: {error}")
+        return Check("doctor", Level.WARN, f"a check failed: {told(error)}")
 
 
 def _python() -> Check:
@@ -130,7 +131,7 @@ def _provider(name: str, provider: Provider) -> Check:
         offers = list(provider.offers())
     except ProviderError as error:
         remedy = "Check its key and the network." if provider.traits.remote else ""
-        return Check(f"provider {name}", Level.FAIL, harmless(str(error)), remedy)
+        return Check(f"provider {name}", Level.FAIL, harmless(told(error, kind=False)), remedy)
     if not offers:
         return Check(f"provider {name}", Level.WARN, "answers, but has nothing for hire now")
     low = min(offer.price_usd_per_hour for offer in offers)

@@ -67,6 +67,12 @@ class JobFiles(logging.Handler):
             self.handleError(record)
 
 
+def _thread_died(died: threading.ExceptHookArgs) -> None:
+    name = died.thread.name if died.thread is not None else "?"
+    error = died.exc_value
+    logging.getLogger("gpujob").error("thread %s died: %r", name, error, exc_info=error)
+
+
 Shared = Callable[[Any, str, MutableMapping[str, Any]], Any]
 
 
@@ -101,6 +107,7 @@ def setup(
     root = logging.getLogger()
     root.handlers[:] = [files, stream]
     root.setLevel(min(files.level, stream.level))
+    threading.excepthook = _thread_died  # Python's own would print it as it is
     for name in QUIET:
         logging.getLogger(name).setLevel(logging.DEBUG if level == "debug" else logging.WARNING)
 

@@ -34,6 +34,7 @@ from orchestrator.observation import Described, Listing
 from orchestrator.plan import JobRecord
 from orchestrator.policy import Then, on_launch_error
 from orchestrator.reads import Listed, Reads
+from orchestrator.redact import told
 from orchestrator.site import AgentStatus, Site, SiteError, SiteRefused
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import State
@@ -153,7 +154,7 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
 
 
 def _launch_failed(error: Exception, now: float, hands: Hands) -> ev.AttemptEvent:
-    said = f"{type(error).__name__}: {error}"[:500]
+    said = told(error)
     row = on_launch_error(error)
     if row.then in {Then.NEXT_OFFER, Then.END_JOB}:
         return ev.Refused(now, row.reason, said)
@@ -182,7 +183,7 @@ def _terminate(action: Terminate, _: Case, hands: Hands) -> None:
         outcome = ev.TerminateFailed(
             now(),
             machine_id,
-            f"{type(error).__name__}: {error}"[:500],
+            told(error),
             isinstance(error, DEFINITE),
             retry_at,
         )
@@ -329,11 +330,11 @@ def _on_site(case: Case, hands: Hands, name: str, call: Callable[[Site], None]) 
         points.reach(f"site.after:{name}")
     except SiteError as error:
         now = clock.now()
-        seen.site_error, seen.site_error_at = str(error)[:500], now
+        seen.site_error, seen.site_error_at = told(error, kind=False), now
         seen.site_down_since = seen.site_down_since or now
         pause_s = limits.site_retry_s if case.terms.traits.remote else pause_s
     except SiteRefused as error:
-        seen.refused = (error.reason, str(error)[:500])
+        seen.refused = (error.reason, told(error, kind=False))
     else:
         seen.site_ok_at, seen.site_down_since = clock.now(), None
     seen.site_after = clock.now() + pause_s

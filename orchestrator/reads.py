@@ -15,6 +15,7 @@ from orchestrator import points
 from orchestrator.clock import Clock
 from orchestrator.observation import Described
 from orchestrator.policy import Limits, Rules
+from orchestrator.redact import told
 from providers.base import Instance, InstanceId, InstanceState, Provider
 from providers.errors import AuthFailed, NotFound, ProviderError, RateLimited
 
@@ -139,11 +140,11 @@ class Reads:
         if isinstance(error, RateLimited):
             with self._state:
                 self._paused_until = max(self._paused_until, now + error.retry_after_s)
-            return NotNow(self._paused_until, str(error))
+            return NotNow(self._paused_until, told(error, kind=False))
         pause_s = RETRY_FIRST_S * float(1 << min(failures - 1, 8))
         if isinstance(error, AuthFailed):
             pause_s = RETRY_MAX_S
-        return NotNow(now + min(pause_s, RETRY_MAX_S), str(error))
+        return NotNow(now + min(pause_s, RETRY_MAX_S), told(error, kind=False))
 
 
 def well_formed(machines: Sequence[Instance], prefix: str) -> tuple[Instance, ...]:

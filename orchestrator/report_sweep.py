@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.redact import told
 from orchestrator.report_json import document
 from orchestrator.report_plan import machine, offer_body, source
 from orchestrator.report_text import Column, Screen, harmless, money, table, wrap
@@ -77,7 +78,7 @@ def ask(providers: Mapping[str, Provider]) -> list[Answer]:
         try:
             offers = sorted(provider.offers(), key=lambda offer: offer.price_usd_per_hour)
         except ProviderError as error:
-            answers.append(Answer(name, provider, (), str(error)))
+            answers.append(Answer(name, provider, (), told(error, kind=False)))
         else:
             answers.append(Answer(name, provider, tuple(offers), ""))
     return answers

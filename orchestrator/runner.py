@@ -30,6 +30,7 @@ from orchestrator.perform import Hands, perform, take_listing
 from orchestrator.plan import JobRecord
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
 from orchestrator.reads import Reads
+from orchestrator.redact import told
 from orchestrator.site import Site
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason, State
@@ -253,7 +254,7 @@ class Driver:
     def _crashed(self, case: Case, error: Exception) -> bool:
         """Turn our own mistake into the one way out; False where the attempt is on it already."""
         now = self.runner.clock.now()
-        said = f"{type(error).__name__}: {error}"[:500]
+        said = told(error)
         if case.attempt.state in {State.STOPPING, State.CLOSED}:
             if case.attempt.note != said:
                 self.commit(case, ev.Noted(now, said))

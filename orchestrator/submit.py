@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator.exits import Exit, Refused
 from orchestrator.match import Matching, Quote, Requirement, match
+from orchestrator.redact import told
 from providers.base import Offer, Provider, Tier
 from providers.errors import ProviderError
 
@@ -79,7 +80,7 @@ def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
         try:
             offers += provider.offers()
         except ProviderError as error:
-            unreachable[name] = str(error)
+            unreachable[name] = told(error, kind=False)
     matching = match(requirement_of(spec), offers)
     if not matching.quotes:
         raise Refused(*_nothing_fits(matching, unreachable), code=Exit.NO_OFFER)
