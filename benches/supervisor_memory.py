@@ -1,69 +1,78 @@
-"""Prints the memory of one supervisor with 1 and with 50 jobs in training, on the fake cloud.
+"""RSS of `gpujob supervise` with one job, and with more: MB for the first, MB for each further one.
 
-`python benches/supervisor_memory.py`. Promised: 120 MB for one job, 5 MB per further one.
+python -m benches.supervisor_memory [FURTHER JOBS]
 """
 
-from __future__ import annotations
-
-import random
-import subprocess
+import os
 import sys
-import tempfile
-import threading
 import time
-from dataclasses import replace
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-COUNTS = (1, 50)
+from tests.support.gpujob_process import Gpujob
+
+SETTLE_S = 20.0  # after the last one runs: sweeps and several looks at each
+
+
+def memory_mb(pid: int) -> dict[str, float]:
+    """Return VmRSS and its private part, VmHWM, of a process; MB are 10^6 bytes."""
+    lines = Path(f"/proc/{pid}/status").read_text().splitlines()
+    fields = dict(
+        line.split(":", 1) for line in lines if line.startswith(("VmRSS", "VmHWM", "Rss"))
+    )
+    return {name: int(text.split()[0]) * 1024 / 1e6 for name, text in fields.items()}
+
+
+def cpu_s(pid: int) -> float:
+    """Return the CPU seconds of a process so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def running(tool: Gpujob, count: int) -> None:
+    """Wait until so many jobs run, then for a while."""
+    until = time.monotonic() + 300
+    while time.monotonic() < until:
+        jobs = tool.run("ps", "--json").json()["jobs"]
+        if sum(job["state"] == "RUNNING" for job in jobs) == count:
+            time.sleep(SETTLE_S)
+            return
+        time.sleep(2)
+    sys.exit(f"never {count} jobs running")
+
+
+def shown(pid: int, jobs: int) -> float:
+    """Print one line; return the RSS."""
+    before = cpu_s(pid)
+    time.sleep(10)
+    spent = (cpu_s(pid) - before) / 10
+    figures = memory_mb(pid)
+    words = ", ".join(f"{name} {value:.1f}" for name, value in sorted(figures.items()))
+    print(f"{jobs:>3} jobs: {words} MB; CPU {100 * spent:.1f} %", flush=True)
+    return figures["VmRSS"]
 
 
 def main() -> None:
-    """Measure each count in a process of its own."""
-    found = {}
-    for count in COUNTS:
-        done = subprocess.run(
-            [sys.executable, __file__, str(count)], capture_output=True, text=True, check=True
-        )
-        found[count] = float(done.stdout)
-        print(f"{count:3d} jobs in training: {found[count]:6.1f} MB")
-    few, many = COUNTS
-    print(f"each further job: {(found[many] - found[few]) / (many - few):.2f} MB")
-
-
-def measure(count: int) -> None:
-    """Print the resident size in MB once `count` jobs train, their threads all at work."""
-    from orchestrator.clock import SystemClock, WakeableClock
-    from orchestrator.home import open_home
-    from orchestrator.runner import Runner
-    from orchestrator.store import Store
-    from orchestrator.supervisor import Supervisor
-    from providers.fake import DEFAULT_OFFERS, FakeCloud, FakeProvider
-    from tests.support.core import new_job
-    from tests.support.stub_site import Stub
-
-    clock = SystemClock()
-    home = open_home(Path(tempfile.mkdtemp(prefix="gpujob-bench-")))
-    store = Store.open(home.database_url)
-    stub = Stub(clock, work_s=1e9, log=b"a line of the log\n" * 50_000)
-    for number in range(count):
-        store.create_job(replace(new_job(f"{number:06x}", DEFAULT_OFFERS[0])), now=clock.now())
-    provider = FakeProvider(FakeCloud(clock, random.Random(1)))
-    runner = Runner(store, {"fake": provider}, stub.make, home, clock, "owner")
-    supervisor = Supervisor(runner, WakeableClock())
-    thread = threading.Thread(target=supervisor.run, daemon=True)
-    thread.start()
-    while len([job for job in supervisor.jobs if supervisor.armed(job)]) < count:
-        time.sleep(0.2)
-    time.sleep(5.0)
-    line = next(s for s in Path("/proc/self/status").read_text().splitlines() if "VmRSS" in s)
-    print(int(line.split()[1]) / 1000)
-    supervisor.detach()
-    thread.join(30.0)
+    """Print the figures."""
+    further = int(sys.argv[1]) if len(sys.argv) > 1 else 10
+    with TemporaryDirectory(prefix="gpujob-bench-") as folder:
+        tool = Gpujob(Path(folder))
+        path = tool.write_job(steps=100_000, seconds_per_step=1)
+        try:
+            tool.run("submit", str(path), "--yes", "--detach")
+            running(tool, 1)
+            pid = int((tool.home / "supervise.lock").read_text())
+            first = shown(pid, 1)
+            for number in range(further):
+                place = f"output={folder}/out-{number}"
+                tool.run("submit", str(path), "--yes", "--detach", "--set", place)
+            running(tool, 1 + further)
+            last = shown(pid, 1 + further)
+            print(f"one job {first:.1f} MB, each further one {(last - first) / further:.2f} MB")
+            tool.run("cancel", "--all")
+        finally:
+            tool.end_all()
 
 
 if __name__ == "__main__":
-    sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
-    if len(sys.argv) > 1:
-        measure(int(sys.argv[1]))
-    else:
-        main()
+    main()
