@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
+from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from orchestrator import events as ev
@@ -197,6 +198,8 @@ def _terminate(action: Terminate, _: Case, hands: Hands) -> None:
 
 def _probe(_: Probe, case: Case, hands: Hands) -> None:
     _on_site(case, hands, "probe", lambda site: site.probe())
+    if case.seen.site_ok_at is not None:
+        _at_once(case)  # the preparation
 
 
 def _peek(_: Peek, case: Case, hands: Hands) -> None:
@@ -205,8 +208,7 @@ def _peek(_: Peek, case: Case, hands: Hands) -> None:
         case.seen.known_fresh = True
 
     _on_site(case, hands, "peek", peek)
-    if case.seen.site_down_since is None:
-        case.seen.site_after = 0.0
+    _at_once(case)
 
 
 def _prepare_next(_: PrepareNext, case: Case, hands: Hands) -> None:
@@ -218,8 +220,7 @@ def _prepare_next(_: PrepareNext, case: Case, hands: Hands) -> None:
             hands.commit(ev.StepDone(hands.runner.clock.now(), done))
 
     _on_site(case, hands, "prepare", step)
-    if case.seen.site_down_since is None:
-        case.seen.site_after = 0.0  # the next step at once
+    _at_once(case)
 
 
 def _start_trainer(_: StartTrainer, case: Case, hands: Hands) -> None:
@@ -239,6 +240,14 @@ def _follow(_: Follow, case: Case, hands: Hands) -> None:
         _watch_agent(case, status, hands.runner.clock.now())
 
     _on_site(case, hands, "follow", follow)
+    if case.seen.status is not None and case.seen.status.exit is not None:
+        _at_once(case)  # the way home
+
+
+def _at_once(case: Case) -> None:
+    """Let the next call on the instance follow without a pause, if it answers."""
+    if case.seen.site_down_since is None:
+        case.seen.site_after = 0.0
 
 
 def _watch_agent(case: Case, status: AgentStatus, now: float) -> None:
@@ -255,13 +264,10 @@ def _drain(_: Drain, case: Case, hands: Hands) -> None:
         case.seen.drained = _pull(site, case, hands, DRAINS)
 
     _on_site(case, hands, "drain", drain)
-    if case.seen.site_down_since is None:
-        case.seen.site_after = 0.0
+    _at_once(case)
 
 
 def _collect(_: Collect, case: Case, hands: Hands) -> None:
-    from pathlib import Path
-
     folder = Path(hands.record.new.output_folder)
 
     def collect(site: Site) -> None:
