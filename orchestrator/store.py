@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Any
 
 from sqlalchemy import bindparam, delete, func, insert, or_, select, update
@@ -56,7 +56,7 @@ class Store:
         self.journal = Journal(database)
         self._cancel = database.prepare(_CANCEL)
         self._offset = database.prepare(_OFFSET)
-        self._strays = database.prepare(select(strays))
+        self._strays = database.prepare(select(*(strays.c[f.name] for f in fields(Stray))))
         self._by_label = database.prepare(_BY_LABEL)
         self._held = (jobs.c.lease_until > database.now).label("held")
 
@@ -142,17 +142,17 @@ class Store:
 
     def strays(self) -> list[Stray]:
         """Return the machines that the newest sweeps could not explain."""
-        with self.database.read() as db:
-            rows = self._strays(db, {}).mappings().all()
-        return [Stray(**row) for row in rows]
+        with self.database.snapshot() as db:
+            rows = self._strays.run(db, {}).fetchall()
+        return [Stray(*row) for row in rows]
 
     # ---------------------------------------------------------------- what is read
 
     def cancel_of(self, job_id: str) -> Reason | None:
         """Return why the job is to end, if somebody asked for that."""
-        with self.database.read() as db:
-            found = self._cancel(db, {"job": job_id}).scalar_one_or_none()
-        return None if found is None else Reason(found)
+        with self.database.snapshot() as db:
+            row = self._cancel.run(db, {"job": job_id}).fetchone()
+        return None if row is None or row[0] is None else Reason(row[0])
 
     def load(self, job_id: str) -> tuple[JobRecord, list[Attempt]]:
         """Return a job and its attempts, oldest first; raises UnknownJob."""
@@ -166,8 +166,9 @@ class Store:
     def offset(self, job_id: str, number: int, name: str) -> int:
         """Return how many bytes of a pulled file are committed."""
         key = {"job": job_id, "number": number, "name": name}
-        with self.database.read() as db:
-            return int(self._offset(db, key).scalar_one_or_none() or 0)
+        with self.database.snapshot() as db:
+            row = self._offset.run(db, key).fetchone()
+        return 0 if row is None else int(row[0])
 
     def log_offset(self, job_id: str, attempt: int, name: str = "train.log") -> int:
         """Return how many bytes of a pulled file are committed."""
@@ -192,11 +193,11 @@ class Store:
     def by_label(self, labels: Sequence[str]) -> dict[str, Attempt]:
         """Return the attempts of these labels, as far as the store knows them."""
         found: dict[str, Attempt] = {}
-        with self.database.read() as db:
+        with self.database.snapshot() as db:
             for label in labels:  # few, and found by an index
-                snapshot = self._by_label(db, {"which": label}).scalar_one_or_none()
-                if snapshot is not None:
-                    found[label] = attempt_of(snapshot)
+                row = self._by_label.run(db, {"which": label}).fetchone()
+                if row is not None:
+                    found[label] = attempt_of(row[0])
         return found
 
     def rows(

@@ -18,7 +18,7 @@ from sqlalchemy import (
     event,
     literal_column,
 )
-from sqlalchemy.engine import Connection, CursorResult, Engine, make_url
+from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
@@ -60,6 +60,8 @@ class Database:
             self.engine: Engine = create_engine(parsed, **options)
         except ModuleNotFoundError as error:
             raise StoreError(f"the driver for {self.dialect} is not installed: {error}") from error
+        driver: Any = self.engine.dialect.dbapi
+        self._driver_error: type[Exception] = driver.Error
         if self.dialect == "sqlite":
             _tune_sqlite(self.engine, synchronous)
 
@@ -86,6 +88,42 @@ class Database:
             connection.rollback()
 
     @contextmanager
+    def transaction(self) -> Iterator[Any]:
+        """Yield the driver's own cursor in a write transaction: for prepared statements."""
+        with self._lock, self._driver() as connection:
+            cursor = connection.cursor()
+            if self.dialect == "sqlite":
+                cursor.execute("BEGIN IMMEDIATE")
+            try:
+                yield cursor
+            except BaseException:
+                connection.rollback()
+                raise
+            connection.commit()
+            cursor.close()
+
+    @contextmanager
+    def snapshot(self) -> Iterator[Any]:
+        """Yield the driver's own cursor for reading: for prepared statements."""
+        with self._driver() as connection:
+            cursor = connection.cursor()
+            yield cursor
+            cursor.close()
+
+    @contextmanager
+    def _driver(self) -> Iterator[Any]:
+        """Yield a connection of the pool as the driver made it; its errors become StoreError."""
+        connection: Any = None
+        try:
+            connection = self.engine.raw_connection()
+            yield connection
+        except (self._driver_error, SQLAlchemyError) as error:
+            raise StoreError(f"the database failed: {_plain(error)}") from error
+        finally:
+            if connection is not None:
+                connection.close()  # back to the pool, rolled back
+
+    @contextmanager
     def _connection(self) -> Iterator[Connection]:
         try:
             with self.engine.connect() as connection:
@@ -94,7 +132,7 @@ class Database:
             raise StoreError(f"the database failed: {_plain(error)}") from error
 
     def prepare(self, statement: ClauseElement, columns: Sequence[str] | None = None) -> Prepared:
-        """Return a statement compiled once for this database; columns: of an insert."""
+        """Return a statement compiled once for this database; columns: those it writes."""
         compiled = statement.compile(dialect=self.engine.dialect, column_keys=columns)
         return Prepared(compiled)
 
@@ -104,7 +142,7 @@ class Database:
 
 
 class Prepared:
-    """A statement that goes to the driver as text: a third of the CPU time of a compiled one.
+    """A statement of SQLAlchemy's that goes to the driver as text: a fifth of the CPU time.
 
     Values and columns pass as the driver knows them: numbers, text, None; booleans as 0 and 1.
     """
@@ -114,15 +152,17 @@ class Prepared:
         self._order: Sequence[str] | None = getattr(compiled, "positiontup", None)
         self._fixed = {k: v for k, v in compiled.params.items() if v is not None}
 
-    def __call__(self, db: Connection, values: Mapping[str, Any]) -> CursorResult[Any]:
-        """Run it with these values."""
-        every = {**self._fixed, **values}
+    def run(self, cursor: Any, values: Mapping[str, Any]) -> Any:
+        """Run it on a driver's cursor and return that: fetchone, fetchall, rowcount."""
+        every = {**self._fixed, **values} if self._fixed else values
         if self._order is None:
-            return db.exec_driver_sql(self._sql, every)
-        return db.exec_driver_sql(self._sql, tuple(every[name] for name in self._order))
+            cursor.execute(self._sql, every)
+        else:
+            cursor.execute(self._sql, [every[name] for name in self._order])
+        return cursor
 
 
-def _plain(error: SQLAlchemyError) -> str:
+def _plain(error: Exception) -> str:
     """Return the driver's own words, without the statement and its values."""
     return str(getattr(error, "orig", None) or error).splitlines()[0]
 

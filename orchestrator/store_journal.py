@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import bindparam, insert, literal_column, null, or_, select, update
+from sqlalchemy import Table, bindparam, insert, literal_column, null, or_, select, update
 from sqlalchemy.engine import Connection
 
 from orchestrator import codec, points
@@ -63,26 +63,32 @@ class Journal:
         self._add_event = prepare(insert(events), _EVENT_COLUMNS)
         self._add_attempt = prepare(insert(attempts), attempts.c.keys())
         self._save_attempt = prepare(_SAVE_ATTEMPT)
+        self._set_active = prepare(
+            update(jobs).where(jobs.c.id == bindparam("job")).values(active=bindparam("value"))
+        )
+        self._close_job = prepare(
+            update(jobs)
+            .where(jobs.c.id == bindparam("job"), jobs.c.closed_at.is_(None))
+            .values(closed_at=bindparam("at"), reason=bindparam("why"), evidence=bindparam("said"))
+        )
+        key = {"job_id": "job", "attempt": "number"}
+        self._offsets = _Upsert(database, offsets, {**key, "name": "file"}, "bytes")
+        self._progress = _Upsert(database, progress, key, "data")
 
     def acquire(self, job_id: str, holder: str, ttl_s: float, *, dead: str = "") -> Lease | None:
         """Return the lease of a job that nobody holds, or whose holder is `dead`; else None."""
         values = {"job": job_id, "new": holder, "ttl": ttl_s, "dead": dead}
-        with self.database.write() as db:
-            row = self._acquire(db, values).first()
-        return None if row is None else Lease(job_id, holder, int(row.fence))
+        with self.database.transaction() as db:
+            row = self._acquire.run(db, values).fetchone()
+        return None if row is None else Lease(job_id, holder, int(row[0]))
 
     def active(self) -> list[ActiveJob]:
         """Return the jobs that somebody must drive: a supervisor needs no other read."""
-        with self.database.read() as db:
-            rows = self._active(db, {}).all()
+        with self.database.snapshot() as db:
+            rows = self._active.run(db, {}).fetchall()
         return [
-            ActiveJob(
-                row.id,
-                row.lease_holder if row.held else None,
-                row.lease_holder or "",
-                row.cancel_asked_at is not None,
-            )
-            for row in rows
+            ActiveJob(job_id, holder if held else None, holder or "", cancelled is not None)
+            for job_id, holder, held, cancelled in rows
         ]
 
     def waiting(self, me: str, is_dead: Callable[[str], bool]) -> list[tuple[str, str]]:
@@ -91,25 +97,25 @@ class Journal:
 
     def renew(self, holder: str, ttl_s: float) -> None:
         """Prolong all leases that are still the holder's."""
-        with self.database.write() as db:
-            self._renew_all(db, {"holder": holder, "ttl": ttl_s})
+        with self.database.transaction() as db:
+            self._renew_all.run(db, {"holder": holder, "ttl": ttl_s})
 
     def check(self, lease: Lease, ttl_s: float) -> None:
         """Prolong one lease, or raise LeaseLost: asked immediately before every effect."""
-        with self.database.write() as db:
+        with self.database.transaction() as db:
             self._fence(db, lease, ttl_s)
 
     def release(self, lease: Lease) -> None:
         """Give a job up, so that another may take it at once."""
-        with self.database.write() as db:
-            self._release(db, _fence_values(lease))
+        with self.database.transaction() as db:
+            self._release.run(db, _fence_values(lease))
 
-    def _fence(self, db: Connection, lease: Lease, ttl_s: float) -> None:
-        done = self._renew_one(db, {**_fence_values(lease), "ttl": ttl_s})
+    def _fence(self, db: Any, lease: Lease, ttl_s: float) -> None:
+        done = self._renew_one.run(db, {**_fence_values(lease), "ttl": ttl_s})
         if done.rowcount != 1:
             raise LeaseLost(f"job {lease.job_id} is driven by another process now")
 
-    def _save(self, db: Connection, attempt: Attempt, *, new: bool) -> None:
+    def _save(self, db: Any, attempt: Attempt, *, new: bool) -> None:
         if new:
             values: dict[str, Any] = {
                 "job_id": attempt.job_id,
@@ -122,9 +128,9 @@ class Journal:
                 "suspect_until": attempt.suspect_until,
                 "snapshot": codec.dump(attempt),
             }
-            self._add_attempt(db, values)
+            self._add_attempt.run(db, values)
             return
-        self._save_attempt(
+        self._save_attempt.run(
             db,
             {
                 "job": attempt.job_id,
@@ -150,30 +156,31 @@ class Journal:
         """Commit events of an attempt, its snapshot, and a longer lease; raises LeaseLost."""
         kinds = [type(event).__name__ for event in happened]
         points.reach(f"journal.before:{kinds[-1]}")
-        with self.database.write() as db:
+        with self.database.transaction() as db:
             if fenced:
                 self._fence(db, lease, ttl_s)
             for event in happened:
                 row = event_values(lease.job_id, attempt.number, event, lease.fence)
-                self._add_event(db, row)
+                self._add_event.run(db, row)
             self._save(db, attempt, new="Opened" in kinds)
             if "Resurfaced" in kinds or "Opened" in kinds:
-                db.execute(update(jobs).where(jobs.c.id == lease.job_id).values(active=True))
+                self._set_active.run(db, {"job": lease.job_id, "value": True})
         points.reach(f"journal.after:{kinds[-1]}")
 
     def close_job(self, lease: Lease, event: JobClosed, *, ttl_s: float) -> None:
         """Commit the end of a job, or that a job closed before has nothing open any more."""
         points.reach("journal.before:JobClosed")
-        with self.database.write() as db:
+        with self.database.transaction() as db:
             self._fence(db, lease, ttl_s)
-            first = db.execute(
-                update(jobs)
-                .where(jobs.c.id == lease.job_id, jobs.c.closed_at.is_(None))
-                .values(closed_at=event.at, reason=event.reason.value, evidence=event.evidence)
-            )
-            if first.rowcount:
-                add_event(db, lease.job_id, 0, event, lease.fence)
-            db.execute(update(jobs).where(jobs.c.id == lease.job_id).values(active=False))
+            values = {
+                "job": lease.job_id,
+                "at": event.at,
+                "why": event.reason.value,
+                "said": event.evidence,
+            }
+            if self._close_job.run(db, values).rowcount:
+                self._add_event.run(db, event_values(lease.job_id, 0, event, lease.fence))
+            self._set_active.run(db, {"job": lease.job_id, "value": False})
         points.reach("journal.after:JobClosed")
 
     def pulled(
@@ -187,13 +194,13 @@ class Journal:
     ) -> None:
         """Commit how many bytes of each pulled file are safe on this disk, and the figures."""
         points.reach("journal.before:pulled")
-        with self.database.write() as db:
+        with self.database.transaction() as db:
             self._fence(db, lease, ttl_s)
-            key = {"job_id": lease.job_id, "attempt": number}
+            key = {"job": lease.job_id, "number": number}
             for name, size in sizes.items():
-                _upsert(db, offsets, {**key, "name": name}, {"bytes": size})
+                self._offsets(db, {**key, "file": name, "value": size})
             if figures is not None:
-                _upsert(db, progress, key, {"data": codec.dump(figures)})
+                self._progress(db, {**key, "value": codec.dump(figures)})
         points.reach("journal.after:pulled")
 
 
@@ -242,8 +249,19 @@ def add_event(db: Connection, job_id: str, number: int, event: AnyEvent, fence: 
     db.execute(insert(events), event_values(job_id, number, event, fence))
 
 
-def _upsert(db: Connection, table: Any, key: dict[str, Any], values: dict[str, Any]) -> None:
-    """Update the row of this key, or insert it; the caller's transaction holds the job's row."""
-    same = [table.c[name] == value for name, value in key.items()]
-    if not db.execute(update(table).where(*same).values(**values)).rowcount:
-        db.execute(insert(table).values(**key, **values))
+class _Upsert:
+    """Update the row of a key, or insert it; the caller's transaction holds the job's row."""
+
+    def __init__(self, database: Database, table: Table, key: dict[str, str], value: str) -> None:
+        same = [table.c[column] == bindparam(name) for column, name in key.items()]
+        self._update = database.prepare(
+            update(table).where(*same).values({value: bindparam("value")})
+        )
+        columns: dict[str, Any] = {column: bindparam(name) for column, name in key.items()}
+        self._insert = database.prepare(
+            insert(table).values({**columns, value: bindparam("value")})
+        )
+
+    def __call__(self, db: Any, values: Mapping[str, Any]) -> None:
+        if not self._update.run(db, values).rowcount:
+            self._insert.run(db, values)

@@ -218,7 +218,7 @@ def bill_is_covered(end: End) -> Iterator[str]:
             real = world.cloud.machines[machine.id]
             spent = [
                 line
-                for line in ledger.lines([attempt], end.clock())
+                for line in ledger.lines([attempt], end.clock(), world.rules)
                 if line.instance_id == machine.id
             ]
             estimate = sum((line.usd for line in spent), Decimal(0))

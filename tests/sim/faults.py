@@ -41,7 +41,7 @@ CALL_FAULTS: dict[str, tuple[float, float]] = {
     "ssh_hang": (0.01, 0.05),
     "prepare_refused": (0.1, 0.5),
     "collect_error": (0.4, 0.9),
-    "collect_refused": (0.6, 1.0),
+    "collect_refused": (0.8, 1.0),
     "crash": (0.002, 0.03),  # at any point
     "crash_at_effect": (0.05, 0.4),  # around a launch or terminate: where it hurts most
     "pause": (0.001, 0.01),  # at any point, up to three leases long
@@ -110,13 +110,16 @@ class Swarm:
 
 
 def draw_swarm(rng: random.Random) -> Swarm:
-    """Return a seed's swarm: about a third of the faults, at rates of their own."""
+    """Return a seed's swarm: a few chosen faults, and a share of all others, each at its rate."""
     swarm = Swarm(rng)
-    share = rng.choice((0.0, 0.15, 0.3, 0.5))
-    for table in (CALL_FAULTS, MACHINE_FAULTS):
-        for name, (low, high) in table.items():
-            if rng.random() < share * (0.35 if name in DEADLY else 1.0):
-                swarm.rates[name] = low * (high / low) ** rng.random()
+    share = rng.choice((0.0, 0.0, 0.1, 0.25, 0.5))
+    rates = {**CALL_FAULTS, **MACHINE_FAULTS}
+    chosen = set(rng.sample(sorted(rates), 3))  # these strike often, whatever else is calm
+    for name, (low, high) in rates.items():
+        among = rng.random() < share * (0.35 if name in DEADLY else 1.0)
+        level = max(rng.random(), 0.7) if name in chosen else rng.random()
+        if among or name in chosen:
+            swarm.rates[name] = low * (high / low) ** level
     for name, chance in WORLD_FAULTS.items():
         if rng.random() < chance:
             swarm.rates[name] = 1.0

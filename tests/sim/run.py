@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from sqlalchemy import delete, event
@@ -78,16 +79,20 @@ def run_seed(
     broken = None
     try:
         # Safety: faults begin and end. Liveness: none begins any more, and all must come to rest.
-        world.run(lambda: False, until=world.calm_at)
+        rested = partial(_rested_now_and_then, world)
+        world.run(rested, until=world.calm_at)
         world.swarm.calm = True
-        until = world.calm_at + LIVENESS_S
-        world.run(lambda: world.steps % 16 == 0 and _at_rest(world), until=until)
+        world.run(rested, until=world.calm_at + LIVENESS_S)
     except Exception as error:
         broken = repr(error)
     finally:
         points.install(None)
     end = _end(world, rested=_at_rest(world), broken=broken)
     return world, check(end), end
+
+
+def _rested_now_and_then(world: World) -> bool:
+    return world.steps % 16 == 0 and _at_rest(world)
 
 
 def _at_rest(world: World) -> bool:

@@ -152,7 +152,6 @@ class World:
             begin = self.rng.uniform(0.0, self.calm_at * 0.5)
             self.windows["terminate_window"] = (begin, begin + self.rng.uniform(900.0, 2400.0))
             self.calm_at = max(self.calm_at, self.windows["terminate_window"][1])
-        self.after(self.calm_at, self._calm)
         self._settle_in(has)
 
     # ---------------------------------------------------------------- what the user does
@@ -195,9 +194,6 @@ class World:
     def _cancel(self, new: NewJob) -> None:
         self.store.ask_cancel(new.id, now=self.clock.now(), reason=Reason.CANCELLED)
         self.on_wake()
-
-    def _calm(self) -> None:
-        self.swarm.calm = True
 
     # ---------------------------------------------------------------- machines
 
