@@ -30,8 +30,8 @@ VERIFY = (
 )
 NO_NETWORK = (
     r"NewConnectionError|ConnectTimeout|ReadTimeout|Name or service not known|ProxyError"
-    r"|Temporary failure in name resolution|failed to lookup address|Network is unreachable|SSLError"
-    r"|Connection reset"
+    r"|Temporary failure in name resolution|failed to lookup address|Network is unreachable"
+    r"|SSLError|Connection reset"
 )
 CAUSES = (
     ("no_disk", r"No space left on device|\[Errno 28\]|Disk quota exceeded"),
