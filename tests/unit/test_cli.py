@@ -255,13 +255,16 @@ def test_a_fault_is_one_line_and_a_crash_file(home, answer, monkeypatch):
     assert str(crash) in err
 
 
-def test_one_document_also_when_it_fails_after_the_answer(ids, answer, monkeypatch):
+@pytest.mark.parametrize(("error", "expected"), [(ZeroDivisionError(), 1), (Refused("no"), 2)])
+def test_one_document_also_when_it_fails_after_the_answer(
+    ids, answer, monkeypatch, error, expected
+):
     def broken(_state):
-        raise ZeroDivisionError
+        raise error
 
     monkeypatch.setattr("orchestrator.cli_read.see_that_jobs_are_driven", broken)
     code, out, _ = answer("ps", "--json")
-    assert code == 1
+    assert code == expected
     json.loads(out)
 
 

@@ -79,6 +79,7 @@ DOTENVS = [
     "GPUJOB_HOME=/srv/a\nGPUJOB_HOME=/srv/b",
     "OTHER=1\n\n# GPUJOB_HOME=/srv/commented\n",
     "GPUJOB_SWEEP=off",
+    "GPUJOB_HOME=\nGPUJOB_DATABASE_URL=",
 ]
 ENVIRONS = [
     {},
