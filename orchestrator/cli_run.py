@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from orchestrator import daemon
 from orchestrator.exits import Exit, Refused, worst
-from orchestrator.opened import err, opened, out
+from orchestrator.opened import err, looked, opened, out
 from orchestrator.report_text import screen_of
 
 if TYPE_CHECKING:
@@ -175,7 +175,7 @@ def attach(word: str) -> int:
     from orchestrator.signals import Signals
 
     gc.enable()
-    with opened() as state:
+    with looked() as state:
         job_id = state.store.find_job(word)
         daemon.see_that_jobs_are_driven(state)
         with Signals() as signals:

@@ -97,7 +97,8 @@ def live_lines(live: Live, screen: Screen) -> list[str]:
         lines += field_lines(label, text, screen)
     if attempt.trainer_started_at is not None and job.state is State.RUNNING:
         lines += training_lines(live, screen)
-    lines += field_lines("cost", cost_words(live), screen)
+    if job.closed_at is None:  # the closing lines have the final figure
+        lines += field_lines("cost", cost_words(live), screen)
     return [*alarm, *(clip(line, screen.width) for line in lines)]
 
 
