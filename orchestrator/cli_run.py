@@ -121,7 +121,7 @@ def _in_foreground(
     planned: Plan, state: Opened, parts: Parts, transfers: _Transfers, *, as_json: bool
 ) -> int:
     from orchestrator.clock import WakeableClock
-    from orchestrator.drive import Watch, start_driving, watch
+    from orchestrator.drive import Watch, let_go, start_driving, watch
     from orchestrator.report import field_lines
     from orchestrator.signals import Signals
     from orchestrator.submit import store_job
@@ -142,8 +142,13 @@ def _in_foreground(
             transfer=transfers.newest,
             introduced=True,
         )
-        one.painter.keep(field_lines("job", f"#{job_id}   Ctrl-C detaches or cancels", one.screen))
-        code = watch(one)
+        hint = "   Ctrl-C detaches or cancels" if one.screen.tty else ""
+        one.painter.keep(field_lines("job", f"#{job_id}{hint}", one.screen))
+        try:
+            code = watch(one)
+        except BaseException:  # a fault of ours must not leave the machine without a driver
+            let_go(driven, state.home.root)
+            raise
     if as_json:
         from orchestrator.report_json import dumps, submit_document
 

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 LOCK_NAME = "supervise.lock"
 LOG_NAME = "supervise.log"
+TAKEN_UP_S = 2.0  # a submit takes its job up within milliseconds of storing it
 
 
 class AlreadyRunning(Exception):  # noqa: N818 - a state, not a fault
@@ -106,9 +107,20 @@ def see_that_jobs_are_driven(state: Looked) -> None:
 
     if not state.sweep:
         return
-    lost = [job_id for job_id, _holder in state.waiting("a reader", is_dead)]
+    lost = state.waiting("a reader", is_dead)
+    young_s = max((_young_s(state, job_id) for job_id, holder in lost if not holder), default=0.0)
+    if young_s > 0:  # its own submit is about to take it up: look again a moment later
+        state.clock.sleep(young_s)
+        lost = state.waiting("a reader", is_dead)
     if not lost or running(state.home.root) is not None:
         return
     pid = start(state.home.root)
-    names = ", ".join(f"#{job_id}" for job_id in lost[:3]) + (" ..." if len(lost) > 3 else "")
+    names = ", ".join(f"#{job_id}" for job_id, _ in lost[:3]) + (" ..." if len(lost) > 3 else "")
     err(f"nobody was driving {names}: started gpujob supervise (process {pid})")
+
+
+def _young_s(state: Looked, job_id: str) -> float:
+    """Return how long until a job is old enough to be called lost; 0 for an older one."""
+    now = state.now()
+    age_s = now - state.store.job(job_id, now=now).created_at
+    return max(0.0, TAKEN_UP_S - age_s)

@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, TextIO
 
 from orchestrator import daemon
@@ -103,7 +104,7 @@ def watch(one: Watch) -> int:
             return _close(one, live)
         if one.driven is not None and not one.driven.thread.is_alive():
             if one.driven.failure:
-                raise one.driven.failure[0]
+                raise one.driven.failure[0]  # what called us sees to it that the job is driven
             one.driven = None  # another process took it over: go on watching
         code = _heed(one, live)
         if code is not None:
@@ -228,21 +229,30 @@ def _ended(one: Watch, live: Live) -> int | None:
     name = signal.Signals(number).name if number is not None else "a signal"
     if one.driven is None:
         return int(Exit.INTERRUPTED)
-    if one.driven.supervisor.armed(one.job_id) or one.cancelled:
+    if one.cancelled or one.driven.supervisor.armed(one.job_id) or _started(live.job):
         return _hand_over(one, f"{name}: goes on under", code=Exit.INTERRUPTED)
     one.signals.ended_by = None
     err(f"{name} before the training was started: cancelling")
     _cancel(one)
-    _ = live
     return None
 
 
+def _started(job: JobView) -> bool:
+    """Return whether the trainer was started, whoever drives the job."""
+    return bool(job.attempts) and job.attempts[-1].trainer_started_at is not None
+
+
+def let_go(driven: Driven | None, home: Path) -> int:
+    """Have the supervisor let go at a safe point, see that a daemon goes on; returns its pid."""
+    if driven is not None:
+        driven.supervisor.detach()
+        driven.thread.join(LET_GO_S)
+    return daemon.ensure(home)[0]
+
+
 def _hand_over(one: Watch, words: str, *, code: Exit) -> int:
-    """Let go of the job, see that a daemon drives it, and say how to come back."""
-    if one.driven is not None:
-        one.driven.supervisor.detach()
-        one.driven.thread.join(LET_GO_S)
-    pid, _started = daemon.ensure(one.state.home.root)
+    """Let go of the job, and say who drives it now and how to come back."""
+    pid = let_go(one.driven, one.state.home.root)
     one.painter.settle()
     job = one.state.store.job(one.job_id, now=one.state.now())
     text = f"{job.name} #{job.id} {words} gpujob supervise (process {pid})."

@@ -90,12 +90,26 @@ def terminal(name: str, width: int, home: Path) -> Iterator[Terminal]:
 def save(name: str, width: int, text: str) -> None:
     """Write one capture; the prompt and this machine's folders are no part of it."""
     OUT.mkdir(exist_ok=True)
-    private = [str(ROOT), os.environ.get("GPUJOB_AXOLOTL_ENV", "")]
-    if any(place and place in text.replace("\n", "") for place in private):
+    if names_a_folder(text):
         raise SystemExit(f"{name}: a folder of this machine stands on the screen\n{text}")
     path = OUT / f"{name}-{width}.txt"
     path.write_text(re.sub(r"\n\$ ?$", "\n", text.rstrip("\n") + "\n"), encoding="utf-8")
     print(f"{path.relative_to(ROOT)}: {len(text.splitlines())} lines")
+
+
+def names_a_folder(text: str) -> bool:
+    """Return whether a text names a folder of this very machine, even across a line's end."""
+    private = [str(ROOT), os.environ.get("GPUJOB_AXOLOTL_ENV", "")]
+    return any(place and place in text.replace("\n", "") for place in private)
+
+
+def newest_lines(one: Terminal, count: int = 16) -> str:
+    """Return the last lines of a screen, once none of them names a folder of this machine."""
+    while True:
+        lines = one.screen.splitlines()[-count:]
+        if len(lines) == count and not names_a_folder("\n".join(lines)):
+            return "\n".join(lines) + "\n"
+        time.sleep(1.0)
 
 
 def scene_submit(folder: Path) -> None:
@@ -107,12 +121,10 @@ def scene_submit(folder: Path) -> None:
             one.type("gpujob submit job.yaml")
             one.until(r"train +#{6,}.*ETA")
             save("submit-running", width, one.screen)
-            one.until(r"train +#{20,}.*ETA")  # the first lines, which name folders, are off by then
             with terminal("logs", width, home) as two:
                 two.type("gpujob logs quickstart -f")
                 two.until(r"'loss'")
-                time.sleep(3.0)
-                save("logs-follow", width, two.screen)
+                save("logs-follow", width, newest_lines(two))
             one.until(r"^  cost .*notional price;")
             save("submit-end", width, one.screen)
             one.type("clear; gpujob status quickstart")

@@ -9,7 +9,8 @@ from types import SimpleNamespace
 import pytest
 
 from orchestrator import daemon
-from tests.support.filled_store import fill
+from tests.support.clocks import VirtualClock
+from tests.support.filled_store import T0, Filler, fill
 
 
 def test_one_at_a_time(tmp_path):
@@ -59,7 +60,15 @@ def started(monkeypatch):
 
 def _state(tmp_path, *, sweep=True):
     home, store, ids = fill(tmp_path)
-    state = SimpleNamespace(home=home, store=store, waiting=store.journal.waiting, sweep=sweep)
+    clock = VirtualClock(T0 + 5_000)
+    state = SimpleNamespace(
+        home=home,
+        store=store,
+        waiting=store.journal.waiting,
+        sweep=sweep,
+        clock=clock,
+        now=clock.now,
+    )
     return state, store, ids
 
 
@@ -91,5 +100,27 @@ def test_not_where_all_are_driven_or_over(tmp_path, started):
     for job_id in ids.values():
         store.journal.acquire(job_id, "elsewhere|1|1|x", 60.0)
     daemon.see_that_jobs_are_driven(state)
+    assert not started
+    store.close()
+
+
+def test_a_job_stored_this_moment_is_left_to_its_own_submit(tmp_path, started):
+    state, store, ids = _state(tmp_path)
+    for job_id in ids.values():
+        store.journal.acquire(job_id, "elsewhere|1|1|x", 60.0)
+    filler = Filler(store, state.now() - 100 * (len(ids) + 1) - 0.5)
+    filler.count = len(ids)
+    fresh = filler.job("fresh")
+    asked = []
+
+    def waiting(me, is_dead):
+        asked.append(state.now())
+        if len(asked) == 2:  # meanwhile its submit has taken it up
+            store.journal.acquire(fresh, "elsewhere|1|1|x", 60.0)
+        return store.journal.waiting(me, is_dead)
+
+    state.waiting = waiting
+    daemon.see_that_jobs_are_driven(state)
+    assert asked[1] - asked[0] == pytest.approx(1.5)
     assert not started
     store.close()

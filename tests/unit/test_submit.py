@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import random
+import threading
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -200,3 +201,44 @@ def test_what_nobody_bills_is_not_asked_for(loaded, fake, monkeypatch, capsys, n
     ]
     _agree(submit.plan(loaded(), {"fake": fake}), monkeypatch, None)
     assert "Rent it?" not in capsys.readouterr().out
+
+
+def test_a_fault_of_the_screen_does_not_leave_the_job_without_a_driver(
+    loaded, fake, tmp_path, monkeypatch
+):
+    class Supervisor:
+        let_go = False
+
+        def __init__(self, *_args, **_options):
+            self.stop = threading.Event()
+
+        def run(self):
+            self.stop.wait(30)
+
+        def detach(self):
+            Supervisor.let_go = True
+            self.stop.set()
+
+    def broken(_one):
+        raise ZeroDivisionError
+
+    started = []
+
+    def ensure(home):
+        started.append(home)
+        return 1, True
+
+    monkeypatch.setattr("orchestrator.supervisor.Supervisor", Supervisor)
+    monkeypatch.setattr("orchestrator.drive.watch", broken)
+    monkeypatch.setattr("orchestrator.daemon.ensure", ensure)
+    home = open_home(tmp_path / "home")
+    store = Store.open(home.database_url)
+    state: Any = SimpleNamespace(home=home, store=store, now=lambda: 1_700_000_000.0)
+    parts: Any = SimpleNamespace(runner=None)
+    planned = submit.plan(loaded(), {"fake": fake})
+    transfers = cli_run._Transfers()
+    with pytest.raises(ZeroDivisionError):
+        cli_run._in_foreground(planned, state, parts, transfers, as_json=False)
+    store.close()
+    assert Supervisor.let_go
+    assert started == [home.root]
