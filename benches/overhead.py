@@ -64,7 +64,7 @@ class Watch:
             self.shells.append(right(*args, **options))  # type: ignore[arg-type]
             return self.shells[-1]
 
-        ParamikoShell.connect = staticmethod(connect)  # type: ignore[method-assign, assignment]
+        ParamikoShell.connect = staticmethod(connect)  # type: ignore[method-assign]
 
 
 def prepare(folder: Path) -> Path:
