@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 from pathlib import Path
 
 import pytest
@@ -22,6 +23,14 @@ def axolotl_env() -> Path | None:
     """Return the environment with the real Axolotl, as `make test` names it."""
     named = os.environ.get("GPUJOB_TEST_AXOLOTL_ENV")
     return Path(named) if named else None
+
+
+def pytest_configure() -> None:
+    """Give this process and its children the signals back that a background shell or nohup took."""
+    for number in (signal.SIGINT, signal.SIGHUP, signal.SIGTERM):
+        if signal.getsignal(number) is signal.SIG_IGN:
+            usual = signal.default_int_handler if number == signal.SIGINT else signal.SIG_DFL
+            signal.signal(number, usual)
 
 
 def unmet(item: pytest.Item) -> str | None:
