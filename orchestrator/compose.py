@@ -59,9 +59,12 @@ def compose(
     from orchestrator.home import owner_of
     from orchestrator.logging import setup
     from orchestrator.policy import limits_from
+    from orchestrator.redact import remember_environment
     from orchestrator.runner import Runner
 
     settings = load_settings()
+    variables = environment(os.environ, Path.cwd())
+    remember_environment(variables)
     setup(state.home.root, level=settings.log_level)
     owner = owner_of(state.home, settings.owner)
     providers = make_providers(settings, state.home.root)
@@ -72,7 +75,7 @@ def compose(
         state.home,
         state.clock,
         owner,
-        limits=limits_from(environment(os.environ, Path.cwd())),
+        limits=limits_from(variables),
         listeners=[JobLog(), LogTimes(state), *listeners],
     )
     return Parts(settings, owner, providers, runner)

@@ -238,19 +238,22 @@ def test_ssh_without_a_machine(ids, answer):
 
 
 def test_a_fault_is_one_line_and_a_crash_file(home, answer, monkeypatch):
+    monkeypatch.setenv("SOME_TOKEN", "s3ntinel-value")
+
     def broken(*_args, **_kwargs):
-        raise ZeroDivisionError("hf_abcdefghijklmnopqrstuv")
+        raise ZeroDivisionError("hf_abcdefghijklmnopqrstuv s3ntinel-value")
 
     monkeypatch.setattr("orchestrator.cli_read.ps", broken)
     code, out, err = answer("ps")
     assert code == 1
     assert out == ""
-    assert "ZeroDivisionError: ***" in err
+    assert "ZeroDivisionError: *** ***" in err
     assert "Traceback" not in err
     (crash,) = (home / "crashes").iterdir()
     text = crash.read_text()
     assert "Traceback" in text
     assert "hf_" not in text
+    assert "s3ntinel" not in text
     assert crash.stat().st_mode & 0o077 == 0
     assert str(crash) in err
 
