@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.gpujob_process import WAIT_S, Gpujob
+from tests.support.gpujob_process import WAIT_S, Gpujob, heed_signals
 
 pytestmark = [
     pytest.mark.e2e,
@@ -71,6 +71,7 @@ class Terminal:
 
 
 def _own_terminal() -> None:
+    heed_signals()
     fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # so that Ctrl-C becomes SIGINT
 
 

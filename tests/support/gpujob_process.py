@@ -30,6 +30,12 @@ output: {output}
 """
 
 
+def heed_signals() -> None:
+    """Undo what a caller in the background (`&`, nohup) ignores: in the child, before it starts."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 @dataclass
 class Done:
     """How a command ended."""
@@ -89,6 +95,7 @@ class Gpujob:
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
             text=True,
+            preexec_fn=heed_signals,  # noqa: PLW1509 - no thread runs here
             **options,
         )
 

@@ -5,10 +5,25 @@ from __future__ import annotations
 import os
 import signal
 import time
+from typing import Any
 
 import pytest
 
 from orchestrator.signals import Signals
+
+
+@pytest.fixture(autouse=True)
+def heeded():
+    """Undo what a runner in the background (`&`, nohup) ignores."""
+    wanted: dict[int, Any] = {
+        signal.SIGINT: signal.default_int_handler,
+        signal.SIGTERM: signal.SIG_DFL,
+        signal.SIGHUP: signal.SIG_DFL,
+    }
+    before = {number: signal.signal(number, handler) for number, handler in wanted.items()}
+    yield
+    for number, handler in before.items():
+        signal.signal(number, handler)
 
 
 def _send(number):
