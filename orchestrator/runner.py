@@ -204,6 +204,8 @@ class Driver:
                 if case.attempt.state is not State.CLOSED
             ]
             now = runner.clock.now()
+            if self._under_way():
+                return min(wake)
             move = next_move(
                 self.record.new,
                 [case.attempt for case in self.cases],
@@ -220,6 +222,11 @@ class Driver:
             if move is None:
                 return min(wake, default=now + STORE_RETRY_S)
             self._open(move, now)
+
+    def _under_way(self) -> bool:
+        """Return whether the newest attempt is open: then there is no other move to think of."""
+        newest = self.cases[-1].attempt.state if self.cases else State.CLOSED
+        return newest is not State.CLOSED and self.runner.rules.one_at_a_time
 
     def _advance(self, case: Case, cancel: Reason | None) -> float:
         """Decide and perform until there is nothing to do; return when there will be."""

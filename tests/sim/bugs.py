@@ -90,7 +90,10 @@ BUGS: dict[str, Bug] = {
         ("terminate_swallowed",), MONEY, "bill_until_proof"
     ),
     "take a dead trainer for a finished one": Bug(
-        ("agent_dies",), frozenset({"outcome_is_true"}), "trust_only_verdict"
+        ("agent_dies",),
+        frozenset({"outcome_is_true"}),
+        "trust_only_verdict",
+        (("collect_is_blind", True),),  # else the check of what came home saves the day
     ),
     "start the trainer again": Bug(
         ("pause_at_effect", "two_supervisors"),

@@ -96,7 +96,8 @@ def not_past_its_deadline(end: End) -> Iterator[str]:
         if machine.deadline_at is None:
             continue
         over = machine.deleted_at if machine.deleted_at is not None else end.clock()
-        allowed = max(machine.deadline_at, trouble_over) + 3 * LIMITS.sweep_s + SLACK_S
+        begun = max(machine.deadline_at, trouble_over, machine.created_at)
+        allowed = begun + 3 * LIMITS.sweep_s + SLACK_S
         if "left_alone" in world.swarm.rates:
             allowed += 3 * 300.0  # three of the person's commands
         if world.cloud.settings.enforces_deadline:

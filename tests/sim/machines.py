@@ -110,7 +110,7 @@ class SimSite:
             raise SiteRefused(Reason.ARTIFACTS_REFUSED, "a pickle")
         self._world.clock.sleep(self._world.rng.uniform(0.5, 20.0))
         box = self._reach()
-        if not box.succeeded(self._world.clock.now()):
+        if not box.succeeded(self._world.clock.now()) and not self._world.collect_is_blind:
             raise SiteRefused(Reason.ARTIFACTS_REFUSED, "no adapter")
         box.collected = True
         return Collected(folder, (("adapter_model.safetensors", 1, "00"),))

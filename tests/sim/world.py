@@ -100,7 +100,8 @@ class World:
     seed: int
     store: Store
     rules: Rules = ALL_RULES
-    agent_has_no_claim: bool = False  # a planted bug
+    agent_has_no_claim: bool = False  # two planted bugs of the instance's side
+    collect_is_blind: bool = False
     time: float = 0.0
     rng: random.Random = field(init=False)
     swarm: Swarm = field(init=False)

@@ -89,18 +89,36 @@ def possible(attempt: Attempt, event: Any) -> bool:
 
 @st.composite
 def histories(draw: st.DrawFn) -> list[Any]:
-    """Draw a history that could have happened: each event possible where it stands."""
+    """Draw a history that could have happened: each event possible where it stands.
+
+    Half of the steps take the attempt further, so that the late states are reached as well.
+    """
     history: list[Any] = [opened()]
     attempt = apply(None, history[0])
-    kinds = [cls for cls in ev.AttemptEvent.__args__ if cls is not ev.Opened]
     at = T0
-    for _ in range(draw(st.integers(0, 25))):
+    for _ in range(draw(st.integers(0, 30))):
         at += draw(st.floats(0.0, 600.0))
-        event = dataclasses.replace(draw(of_type(draw(st.sampled_from(kinds)))), at=at)
+        kinds = [kind for kind in KINDS if kind is not ev.Opened and _fits(attempt, kind)]
+        moving = [kind for kind in kinds if kind.moves is not None or kind in FURTHER]
+        kind = draw(st.sampled_from(moving if moving and draw(st.booleans()) else kinds))
+        event = dataclasses.replace(draw(of_type(kind)), at=at)
+        if hasattr(event, "instance_id") and attempt.living and kind is not ev.MachineSeen:
+            known = draw(st.sampled_from(attempt.living))
+            event = dataclasses.replace(event, instance_id=known.id)
         if possible(attempt, event):
             attempt = apply(attempt, event)
             history.append(event)
     return history
+
+
+FURTHER = (ev.LaunchAsked, ev.MachineSeen, ev.TerminateAsked, ev.AbsenceRead, ev.MachineGone)
+
+
+def _fits(attempt: Attempt, kind: Any) -> bool:
+    """Return whether an event of this kind may come next, whatever it holds."""
+    if not hasattr(kind, "moves"):
+        return False  # of the job, not of an attempt
+    return kind.moves is None or (attempt.state, kind.moves) in TRANSITIONS
 
 
 @st.composite

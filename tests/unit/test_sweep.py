@@ -4,14 +4,16 @@ from dataclasses import replace
 
 import pytest
 
+from orchestrator import events as ev
 from orchestrator.attempt import label_of
 from orchestrator.home import owner8
 from orchestrator.policy import ALL_RULES
 from orchestrator.states import Outcome, Reason, State, Teardown
 from orchestrator.sweep import Kind, sweep
-from providers.base import LaunchRequest
+from providers.base import InstanceState, LaunchRequest
 from providers.errors import Unavailable
 from providers.fake import DEFAULT_OFFERS, Phase, Verb
+from tests.support.core import opened
 from tests.unit.test_runner import Bench
 
 OURS = owner8("owner")
@@ -155,10 +157,40 @@ def test_a_suspect_that_comes_up_after_its_job_is_closed_is_ended_and_billed(ben
     assert view.cost_usd >= bench.cloud.total_bill() > 0
 
 
+def test_a_closed_job_is_not_tried_again_though_offers_are_left(bench):
+    bench.submit(*DEFAULT_OFFERS[:2])
+    now = bench.clock.now()
+    label = label_of(OURS, "abc123", 1, "aaaaaa")
+    driver = bench.runner().take("abc123")
+    driver.begin(
+        [
+            opened(now, label=label, offer=DEFAULT_OFFERS[0]),
+            ev.LaunchAsked(now),
+            ev.LaunchUnclear(now, "502"),
+            ev.Aborted(now, Reason.LAUNCH_UNKNOWN, "502"),
+            ev.InstanceGone(now, "suspect", now + 86_400.0),
+        ]
+    )
+    closed = ev.JobClosed(now, Reason.LAUNCH_UNKNOWN)
+    bench.store.journal.close_job(driver.lease, closed, ttl_s=60.0)
+    driver.release()
+    request = LaunchRequest(label, "owner", DEFAULT_OFFERS[0], "", now + 3600.0)
+    late = bench.cloud.create(request)
+    bench.clock.advance(60.0)
+    sweep(bench.runner("sweeper"))
+    job = bench.drive(bench.runner("last").take("abc123"))
+    assert late.deleted_at is not None
+    assert (len(job.attempts), job.reason) == (1, Reason.LAUNCH_UNKNOWN)
+    assert job.teardown is Teardown.GONE
+
+
 def test_a_list_that_lags_resurrects_nothing(bench):
     bench.submit()
     bench.drive()
-    bench.cloud.settings = replace(bench.cloud.settings, list_lag_s=500.0)
+    (machine,) = bench.cloud.machines.values()
+    lag_s = bench.clock.now() - machine.created_at - 1.0  # the list still shows it, and as living
+    bench.cloud.settings = replace(bench.cloud.settings, list_lag_s=lag_s)
+    assert [m.state for m in bench.provider.find("gpujob-")] == [InstanceState.READY]
     assert sweep(bench.runner()).findings == []
     assert bench.view().state is State.CLOSED
 
