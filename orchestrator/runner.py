@@ -22,11 +22,12 @@ from orchestrator.case import Case
 from orchestrator.clock import Clock
 from orchestrator.decide import decide
 from orchestrator.fold import apply
+from orchestrator.hands import Hands
 from orchestrator.holder import new_holder
 from orchestrator.home import Home, owner8
 from orchestrator.jobflow import Close, Open, next_move
 from orchestrator.observation import Described, Terms
-from orchestrator.perform import Hands, perform, take_listing
+from orchestrator.perform import perform, take_listing
 from orchestrator.plan import JobRecord
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
 from orchestrator.reads import Reads

@@ -210,7 +210,10 @@ class Supervisor:
         self._clock.wake()
 
     def _work_left(self) -> bool:
-        active = {row.record.new.id for row in self.runner.store.rows(active_only=True)}
+        try:
+            active = {job.id for job in self.runner.store.journal.active()}
+        except StoreError:
+            return True  # said by the next round; until it answers, nothing is known to be over
         wanted = active if self._only is None else active & self._only
         return bool(wanted - self._unknown_provider)
 

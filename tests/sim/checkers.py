@@ -6,62 +6,23 @@ own memory; nothing here asks the code under test how it went.
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from decimal import Decimal
 
 from orchestrator import events as ev
-from orchestrator import ledger
 from orchestrator.attempt import Attempt
 from orchestrator.fold import ImpossibleEventError, fold
 from orchestrator.states import ENDINGS, Outcome, Reason, State
-from orchestrator.store_rows import JobRow, Recorded
 from providers.fake import EventKind, Machine
-from tests.sim.world import LIMITS, START, World
+from tests.sim.checkers_money import (
+    bill_is_covered,
+    budget_is_kept,
+    dearer_is_ended,
+    nothing_for_nothing,
+)
+from tests.sim.end import SLACK_S, End, Finding
+from tests.sim.world import LIMITS, START
 
-SLACK_S = 120.0  # a call that hangs, a beat, a back-off
-DEARER = Decimal("1.3")  # world.maybe_dearer
 DOUBLE_S = 120.0  # a read, a terminate, a second one
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One thing that is wrong."""
-
-    checker: str
-    text: str
-
-
-@dataclass(frozen=True, slots=True)
-class End:
-    """All that is known when the world came to rest, or did not."""
-
-    world: World
-    rested: bool
-    rows: tuple[JobRow, ...]
-    history: dict[str, list[Recorded]]
-    broken: str | None = None
-
-    @property
-    def machines(self) -> list[Machine]:
-        """Return our machines, dead and alive."""
-        mine = self.world.cloud.machines.values()
-        return [m for m in mine if m.id not in self.world.foreign]
-
-    def attempts(self) -> Iterator[Attempt]:
-        """Yield every attempt on record."""
-        for row in self.rows:
-            yield from row.attempts
-
-    def of_attempt(self, attempt: Attempt) -> list[ev.AnyEvent]:
-        """Return its events."""
-        history = self.history[attempt.job_id]
-        return [r.event for r in history if r.attempt == attempt.number]
-
-    def clock(self) -> float:
-        """Return UNIX seconds."""
-        return START + self.world.time
 
 
 def check(end: End) -> list[Finding]:
@@ -208,51 +169,6 @@ def _true_absence(end: End, attempt: Attempt, event: ev.MachineGone) -> Iterator
         yield f"{attempt.label}: {event.instance_id} called gone while it lived"
 
 
-def bill_is_covered(end: End) -> Iterator[str]:
-    """The estimate is never below the bill, and above it by a step and the time of the proof."""
-    world = end.world
-    step = Decimal(str(world.cloud.settings.billing_step_s))
-    counted: set[str] = set()
-    for attempt in end.attempts():
-        for machine in attempt.machines:
-            counted.add(machine.id)
-            real = world.cloud.machines[machine.id]
-            spent = [
-                line
-                for line in ledger.lines([attempt], end.clock(), world.rules)
-                if line.instance_id == machine.id
-            ]
-            estimate = sum((line.usd for line in spent), Decimal(0))
-            bill = world.cloud.bill(machine.id)
-            if estimate < bill:
-                yield f"{machine.id}: estimate {estimate} below the bill {bill}"
-            if machine.gone_at is None or real.deleted_at is None or not spent:
-                continue
-            ended = real.stopped_at or real.deleted_at
-            wait_s = (machine.gone_at - ended) + max(0.0, real.created_at - spent[0].start)
-            rate = real.price_usd_per_hour + real.storage_usd_per_hour
-            most = bill + rate * (step * 2 + Decimal(str(wait_s))) / 3600 + Decimal("0.00001")
-            if estimate > most and len(machine.rates) < 2:
-                yield f"{machine.id}: estimate {estimate} above {most} (bill {bill})"
-    bounds: defaultdict[str, Decimal] = defaultdict(Decimal)
-    for line in ledger.lines(end.attempts(), end.clock()):
-        bounds[line.label] += line.upper_bound_usd
-    for real in end.machines:
-        if real.id in counted or real.id == world.orphan:
-            continue
-        # It lived and died between our looks, after a launch whose outcome nobody told us.
-        if world.cloud.bill(real.id) > bounds[real.label] * DEARER:
-            yield f"{real.id} {real.label} is in no ledger, not even as a suspect"
-
-
-def nothing_for_nothing(end: End) -> Iterator[str]:
-    """An attempt that never had a machine costs nothing once it is closed."""
-    for attempt in end.attempts():
-        never_had_one = attempt.state is State.CLOSED and not attempt.machines
-        if never_had_one and ledger.cost([attempt], end.clock()) != 0:
-            yield f"{attempt.label}: a refused launch has a cost"
-
-
 def outcome_is_true(end: End) -> Iterator[str]:
     """SUCCEEDED only if the machines say so; a failure of the trainer only if it failed."""
     for row in end.rows:
@@ -298,36 +214,6 @@ def _down_s(end: End, begin: float, finish: float) -> float:
         if overlap > 0:
             lost += overlap + LIMITS.lease_s
     return lost
-
-
-def budget_is_kept(end: End) -> Iterator[str]:
-    """The reserve is not trained on: what reaches it ends as BUDGET, not at the deadline."""
-    if "left_alone" in end.world.swarm.rates:
-        return  # nobody counts; the machine's own deadline, or the next command, ends it
-    for row in end.rows:
-        caps = row.record.new.caps
-        if caps.budget_usd is None:
-            continue
-        for attempt in row.attempts:
-            started = attempt.trainer_started_at
-            ended = next((e for e in end.of_attempt(attempt) if isinstance(e, ev.Aborted)), None)
-            if started is None or ended is None or ended.reason is not Reason.DEADLINE:
-                continue
-            before = [a for a in row.attempts if a.number <= attempt.number]
-            spent = ledger.cost(before, ended.at)
-            rate = attempt.offer.price_usd_per_hour
-            slack = rate * Decimal(str(SLACK_S)) / 3600
-            if spent > caps.budget_usd - caps.reserve_usd + slack:
-                yield f"{attempt.label}: trained on the reserve, {spent} of {caps.budget_usd}"
-
-
-def dearer_is_ended(end: End) -> Iterator[str]:
-    """A machine dearer than its quote does not train."""
-    for attempt in end.attempts():
-        real = [m for m in end.machines if m.id == attempt.main_id]
-        trains = real and attempt.trainer_started_at is not None
-        if trains and real[0].price_usd_per_hour > attempt.offer.price_usd_per_hour:
-            yield f"{attempt.label} trains at {real[0].price_usd_per_hour}"
 
 
 def nothing_waits_for_ever(end: End) -> Iterator[str]:

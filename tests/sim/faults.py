@@ -41,7 +41,7 @@ CALL_FAULTS: dict[str, tuple[float, float]] = {
     "ssh_hang": (0.01, 0.05),
     "prepare_refused": (0.1, 0.5),
     "collect_error": (0.4, 0.9),
-    "collect_refused": (0.8, 1.0),
+    "collect_refused": (0.9, 1.0),
     "crash": (0.002, 0.03),  # at any point
     "crash_at_effect": (0.05, 0.4),  # around a launch or terminate: where it hurts most
     "pause": (0.001, 0.01),  # at any point, up to three leases long
@@ -65,7 +65,7 @@ MACHINE_FAULTS: dict[str, tuple[float, float]] = {
 # A job that meets one of these is over before most others can strike: rarer, to go deep.
 DEADLY = frozenset(
     {"launch_auth", "launch_invalid", "launch_quota", "launch_no_capacity", "prepare_refused",
-     "collect_refused", "dearer", "boot_never", "ssh_never"}
+     "dearer", "boot_never", "ssh_never"}
 )  # fmt: skip
 
 # Per seed: probability that the world has it.

@@ -11,16 +11,14 @@ from sqlalchemy import delete, event
 
 from orchestrator import points
 from orchestrator.policy import ALL_RULES, Rules
-from orchestrator.states import State
 from orchestrator.store import Store
 from orchestrator.store_engine import Database
 from orchestrator.store_migrate import bring_to_head
 from orchestrator.store_schema import metadata
-from tests.sim.checkers import End, Finding, check
+from tests.sim.checkers import check
+from tests.sim.end import End, Finding
 from tests.sim.process import populate
 from tests.sim.world import LIVENESS_S, START, World
-
-PATIENCE_S = 2 * 3600.0  # a suspect's machine may come up late; nothing is pending after this
 
 
 @dataclass(slots=True)
@@ -109,8 +107,3 @@ def _end(world: World, *, rested: bool, broken: str | None) -> End:
     rows = tuple(world.store.rows(removed=True))
     history = {row.record.new.id: world.store.events(row.record.new.id) for row in rows}
     return End(world, rested, rows, history, broken)
-
-
-def closed(end: End) -> bool:
-    """Return whether every attempt is closed."""
-    return all(a.state is State.CLOSED for a in end.attempts())

@@ -11,7 +11,6 @@ from orchestrator.actions import (
     Collect,
     Describe,
     Drain,
-    Farewell,
     Find,
     Follow,
     Launch,
@@ -23,44 +22,27 @@ from orchestrator.actions import (
     Terminate,
     Wait,
 )
-from orchestrator.attempt import Endpoint
-from orchestrator.decide import decide
-from orchestrator.fold import apply, fold
-from orchestrator.observation import Described, Listing, Observation, Terms
-from orchestrator.policy import Limits
+from orchestrator.fold import fold
+from orchestrator.observation import Described, Terms
 from orchestrator.site import AgentStatus, ExitReport
 from orchestrator.states import Reason, State
-from providers.base import Instance, InstanceState
-from tests.support.core import LABEL, M1, M2, T0, TRAITS, launched, opened
-
-TERMS = Terms(TRAITS)
-LIMITS = Limits()
-UNCLEAR = [opened(), ev.LaunchAsked(T0), ev.LaunchUnclear(T0, "Unavailable: 500")]
-AT = Endpoint("h", 22, "root")
-READY = [*launched(), ev.EndpointSeen(T0 + 5, AT), ev.SshReady(T0 + 5)]
-RUNNING = [*READY, ev.StartAsked(T0 + 9), ev.TrainerStarted(T0 + 9)]
-TRAINED = [*RUNNING, ev.TrainerExited(T0 + 90, Reason.SUCCEEDED, "")]
-FAILED = [*RUNNING, ev.TrainerExited(T0 + 90, Reason.OUT_OF_MEMORY, "CUDA out of memory")]
-
-
-def ask(history, now, terms=TERMS, **seen):
-    return decide(fold(history), Observation(**seen), now, terms)
-
-
-def event(actions):
-    """Return the one event that is to be recorded."""
-    (action,) = actions
-    assert isinstance(action, Record), actions
-    return action.event
-
-
-def machine(instance_id=M1, state=InstanceState.READY, **more):
-    return Instance(instance_id, LABEL, state, **more)
-
-
-def listing(at, *machines):
-    return Listing(at, machines)
-
+from providers.base import InstanceState
+from tests.support.core import M1, M2, T0, TRAITS, launched, opened
+from tests.support.situations import (
+    AT,
+    FAILED,
+    LIMITS,
+    READY,
+    RUNNING,
+    TERMS,
+    TRAINED,
+    UNCLEAR,
+    absent,
+    ask,
+    event,
+    listing,
+    machine,
+)
 
 # ---------------------------------------------------------------- INTENDED
 
@@ -222,10 +204,6 @@ def test_a_cheaper_machine_is_welcome():
 # ---------------------------------------------------------------- a machine that vanishes
 
 
-def absent(at):
-    return {"listing": listing(at), "described": {M1: Described(at, None)}}
-
-
 def test_a_404_right_after_the_launch_means_nothing():
     actions = ask(launched(), T0 + 9, **absent(T0 + 9))
     assert not any(isinstance(a, Record) for a in actions)
@@ -366,127 +344,3 @@ def test_after_a_failure_only_the_log_is_fetched_and_not_for_long():
         assert event(ask(FAILED, T0 + 91, **seen)).files == ()
     late = event(ask(FAILED, T0 + 90 + LIMITS.drain_timeout_s))
     assert fold([*FAILED, late]).reason is Reason.OUT_OF_MEMORY
-
-
-# ---------------------------------------------------------------- STOPPING
-
-STOPPING = [*launched(), ev.Aborted(T0 + 60, Reason.CANCELLED, "")]
-ASKED = [*STOPPING, ev.TerminateAsked(T0 + 60, M1), ev.TerminateAccepted(T0 + 60, M1)]
-
-
-def test_nothing_asked_needs_no_proof():
-    history = [opened(), ev.Aborted(T0, Reason.CANCELLED, "")]
-    assert event(ask(history, T0)) == ev.InstanceGone(T0, "never asked")
-
-
-def test_terminate_is_asked_even_of_a_machine_that_seems_gone():
-    assert ask(STOPPING, T0 + 60, **absent(T0 + 60)) == [Terminate(M1)]
-
-
-def test_the_return_of_terminate_proves_nothing():
-    actions = ask(ASKED, T0 + 60)
-    assert actions == [Describe(M1), Find(T0 + 60)]
-
-
-def test_proof_is_two_reads_a_gap_apart():
-    first = event(ask(ASKED, T0 + 61, **absent(T0 + 61)))
-    assert first == ev.AbsenceRead(T0 + 61, M1)
-    history = [*ASKED, first]
-    assert ask(history, T0 + 62, **absent(T0 + 61)) == [Wait(T0 + 71)]
-    assert ask(history, T0 + 71, **absent(T0 + 61)) == [Describe(M1), Find(T0 + 71)]
-    history.append(event(ask(history, T0 + 71, **absent(T0 + 71))))
-    assert history[-1] == ev.MachineGone(T0 + 71, M1)
-    assert event(ask(history, T0 + 71)) == ev.InstanceGone(T0 + 71, "reads")
-
-
-def test_terminate_is_asked_again_with_growing_pauses_for_ever():
-    attempt, calls, alarms, now = fold(STOPPING), [], [], T0 + 60
-    while now < T0 + 4000:
-        seen = Observation(
-            listing=listing(now, machine()), described={M1: Described(now, machine())}
-        )
-        for action in decide(attempt, seen, now, TERMS):
-            if isinstance(action, Terminate):
-                calls.append(now - T0 - 60)
-                attempt = apply(attempt, ev.TerminateAsked(now, M1))
-                attempt = apply(attempt, ev.TerminateFailed(now, M1, "Unavailable: 500"))
-            elif isinstance(action, Record):
-                alarms.append(action.event.at - T0 - 60)
-                attempt = apply(attempt, action.event)
-        now += 1.0
-    assert calls[:8] == [0.0, 1.0, 3.0, 7.0, 15.0, 31.0, 63.0, 123.0]
-    assert calls[-1] > 3800
-    assert alarms[0] <= 8.0  # three failures
-    assert 3600 <= alarms[1] - alarms[0] <= 3601
-    assert attempt.state is State.STOPPING
-
-
-def test_the_alarm_sounds_after_a_minute_of_silence():
-    alive = {
-        "listing": listing(T0 + 119, machine()),
-        "described": {M1: Described(T0 + 119, machine())},
-    }
-    assert not any(isinstance(a, Record) for a in ask(ASKED, T0 + 119, **alive))
-    assert isinstance(event(ask(ASKED, T0 + 120, **alive)), ev.StillBilling)
-
-
-def test_a_refused_key_alarms_at_once_and_is_never_the_end():
-    history = [*STOPPING, ev.TerminateAsked(T0 + 60, M1),
-               ev.TerminateFailed(T0 + 60, M1, "AuthFailed: 401", definite=True)]  # fmt: skip
-    alarm = event(ask(history, T0 + 60))
-    assert isinstance(alarm, ev.StillBilling)
-    assert "401" in alarm.text
-    assert Terminate(M1) in ask([*history, alarm], T0 + 61)
-
-
-def test_a_wait_that_the_provider_asked_for_is_kept():
-    history = [*STOPPING, ev.TerminateAsked(T0 + 60, M1),
-               ev.TerminateFailed(T0 + 60, M1, "429", retry_at=T0 + 90)]  # fmt: skip
-    alive = {
-        "listing": listing(T0 + 80, machine()),
-        "described": {M1: Described(T0 + 80, machine())},
-    }
-    assert Terminate(M1) not in ask(history, T0 + 80, **alive)
-    assert Terminate(M1) in ask(history, T0 + 90, **alive)
-
-
-def test_an_unclear_launch_keeps_its_window_after_a_cancel():
-    history = [*UNCLEAR, ev.Aborted(T0 + 3, Reason.CANCELLED, "")]
-    assert ask(history, T0 + 5) == [Find(T0)]
-    found = listing(T0 + 40, machine())
-    late = event(ask(history, T0 + 40, listing=found))
-    assert (late.instance_id, late.how) == (M1, "late")
-    assert ask([*history, late], T0 + 40, listing=found) == [Terminate(M1)]
-
-
-def test_a_settled_window_leaves_a_suspect():
-    history = [*UNCLEAR, ev.Aborted(T0 + 3, Reason.CANCELLED, "")]
-    history += [ev.SettleRead(T0 + n) for n in range(14)]
-    assert event(ask(history, T0 + 950)) == ev.InstanceGone(T0 + 950, "suspect", T0 + 950 + 86_400)
-
-
-def test_a_machine_rented_by_hand_is_asked_and_left_to_its_owner():
-    terms = Terms(replace(TRAITS, proves_absence=False))
-    assert ask(STOPPING, T0 + 60, terms) == [Terminate(M1)]
-    gone = event(ask(ASKED, T0 + 60, terms))
-    assert gone == ev.MachineGone(T0 + 60, M1)
-    assert event(ask([*ASKED, gone], T0 + 60, terms)).proof == "yours"
-
-
-def test_a_farewell_is_said_once_and_only_where_it_can_be_heard():
-    history = [*RUNNING, ev.Aborted(T0 + 60, Reason.CANCELLED, "")]
-    assert ask(history, T0 + 60) == [Farewell()]
-    assert ask(history, T0 + 60, farewell_done=True) == [Terminate(M1)]
-    assert ask(history, T0 + 60 + LIMITS.farewell_s) == [Terminate(M1)]
-    for reason in (Reason.HOST_KEY_MISMATCH, Reason.INSTANCE_LOST, Reason.SSH_LOST):
-        assert ask([*RUNNING, ev.Aborted(T0 + 60, reason, "")], T0 + 60) == [Terminate(M1)]
-    assert ask([*STOPPING], T0 + 60) == [Terminate(M1)]  # it was never reached
-
-
-def test_closed_wants_nothing():
-    history = [*ASKED, ev.AbsenceRead(T0 + 61, M1), ev.MachineGone(T0 + 71, M1),
-               ev.InstanceGone(T0 + 71, "reads")]  # fmt: skip
-    assert isinstance(ask(history, T0 + 99)[0], Wait)
-    back = apply(fold(history), ev.Resurfaced(T0 + 500, M1))
-    assert back.state is State.STOPPING
-    assert back.living == back.machines

@@ -13,8 +13,8 @@ from orchestrator.sweep import Kind, sweep
 from providers.base import InstanceState, LaunchRequest
 from providers.errors import Unavailable
 from providers.fake import DEFAULT_OFFERS, Phase, Verb
+from tests.support.bench import Bench
 from tests.support.core import opened
-from tests.unit.test_runner import Bench
 
 OURS = owner8("owner")
 
