@@ -1,4 +1,4 @@
-"""What must be true of the money: the ledger against the bill that the fake cloud adds up itself."""
+"""What must be true of the money: the ledger against the fake cloud's own bill."""
 
 from __future__ import annotations
 

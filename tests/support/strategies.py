@@ -100,7 +100,8 @@ def histories(draw: st.DrawFn) -> list[Any]:
         at += draw(st.floats(0.0, 600.0))
         kinds = [kind for kind in KINDS if kind is not ev.Opened and _fits(attempt, kind)]
         moving = [kind for kind in kinds if kind.moves is not None or kind in FURTHER]
-        kind = draw(st.sampled_from(moving if moving and draw(st.booleans()) else kinds))
+        further: bool = draw(st.booleans())
+        kind: Any = draw(st.sampled_from(moving if moving and further else kinds))
         event = dataclasses.replace(draw(of_type(kind)), at=at)
         if hasattr(event, "instance_id") and attempt.living and kind is not ev.MachineSeen:
             known = draw(st.sampled_from(attempt.living))
