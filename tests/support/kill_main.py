@@ -1,4 +1,4 @@
-"""gpujob that ends itself by SIGKILL at a named point: `python -m tests.support.kill_main submit ...`.
+"""gpujob that kills itself at a named point: `python -m tests.support.kill_main submit ...`.
 
 `GPUJOB_TEST_KILL_AT`: a number (the n-th point of this process), a name such as
 `provider.after:launch`, or a name and the how-manieth time, `journal.after:StepDone#3`.
@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import os
+import runpy
 import signal
 import sys
 import threading
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 
 
 def hook_from(kill_at: str, record_to: str) -> Callable[[str], None]:
@@ -26,7 +28,7 @@ def hook_from(kill_at: str, record_to: str) -> Callable[[str], None]:
             reached[name] += 1
             reached[""] += 1
             if record_to:
-                with open(record_to, "a", encoding="utf-8") as file:
+                with Path(record_to).open("a", encoding="utf-8") as file:
                     file.write(name + "\n")
             count = reached[""] if wanted.isdigit() else reached[name]
             due = int(wanted) if wanted.isdigit() else int(nth or 1)
@@ -38,7 +40,6 @@ def hook_from(kill_at: str, record_to: str) -> Callable[[str], None]:
 
 def main() -> None:
     """Install the hook and run gpujob."""
-    from orchestrator.__main__ import main as gpujob
 
     from orchestrator import points
 
@@ -48,7 +49,7 @@ def main() -> None:
         )
     )
     sys.argv[0] = "gpujob"
-    gpujob()
+    runpy.run_module("orchestrator", run_name="__main__", alter_sys=True)
 
 
 if __name__ == "__main__":

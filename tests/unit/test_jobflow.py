@@ -75,7 +75,7 @@ def test_an_offer_that_never_answered_is_the_last_resort_once_more():
     assert move(unknown, offers=(A, B)).offer == B
     assert move(unknown, offers=(A,)).offer == A
     thrice = [replace(unknown, number=n) for n in (1, 2, 3)]
-    assert move(*thrice, offers=(A,)) == Close(Reason.LAUNCH_UNKNOWN, "why 3")
+    assert move(*thrice, offers=(A,)) == Close(Reason.LAUNCH_UNKNOWN, "why 1")
 
 
 def test_too_little_time_or_money_opens_nothing():
