@@ -36,7 +36,7 @@ def complain(error: BaseException, argv: Sequence[str]) -> int:
     """Say what went wrong and return the exit code."""
     from orchestrator.redact import remember_environment
 
-    remember_environment(os.environ)
+    remember_environment()
     if type(error).__name__ == "Abort":  # typer's word for Ctrl-C at a question
         return _say("interrupted.", "", Exit.INTERRUPTED, argv, launched=True)
     if isinstance(error, Refused):

@@ -64,7 +64,7 @@ def compose(
 
     settings = load_settings()
     variables = environment(os.environ, Path.cwd())
-    remember_environment(variables)
+    remember_environment()
     setup(state.home.root, level=settings.log_level)
     owner = owner_of(state.home, settings.owner)
     providers = make_providers(settings, state.home.root)

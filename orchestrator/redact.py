@@ -29,8 +29,6 @@ LOGINS = (
     re.compile(r"^[A-Za-z0-9+.-]*:?/{0,2}[^:/@\s]*:(\S+)@"),
     re.compile(r"://[^/\s:@]*:([^/\s@]+)@"),
 )
-# Variables whose value is a secret, by their name: HF_TOKEN, AWS_SECRET_ACCESS_KEY, PGPASSWORD ...
-SECRET_NAMES = re.compile(r"(?i)token|secret|passw|api_?key|access_?key|credential")
 MASK = "***"
 SAID_CHARS = 500  # of an error in the journal; a vendor may answer with a whole page
 SHORTEST_SECRET = 6  # masking shorter values would garble ordinary words
@@ -86,11 +84,6 @@ def remember_environment() -> None:
     except (OSError, ValueError):  # no folder any more, a `.env` that is not text
         known = dict(os.environ)
     remember_secrets(secrets_in(known))
-
-
-def remember_environment(environ: Mapping[str, str]) -> None:
-    """Mask the values of all variables whose names speak of a secret."""
-    remember_secrets(value for name, value in environ.items() if SECRET_NAMES.search(name))
 
 
 def redact(text: str) -> str:

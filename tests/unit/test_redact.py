@@ -12,7 +12,7 @@ import structlog
 
 from orchestrator import redact as module
 from orchestrator.logging import setup
-from orchestrator.redact import redact, remember_environment, remember_secrets
+from orchestrator.redact import redact, remember_environment, remember_secrets, secrets_in, told
 
 SECRET = "s3ntinel/+ value="
 
@@ -61,12 +61,40 @@ def test_a_known_secret_in_any_spelling(spelling):
     assert redact(f"x {spelling} y") == "x *** y"
 
 
-def test_secrets_of_the_environment_are_known_by_their_names():
-    names = ("HF_TOKEN", "AWS_SECRET_ACCESS_KEY", "PGPASSWORD", "RUNPOD_API_KEY", "my_credentials")
-    remember_environment({name: f"value-of-{name}" for name in names} | {"HOME": "/home/ada"})
-    for name in names:
-        assert redact(f"x value-of-{name}") == "x ***"
-    assert redact("/home/ada") == "/home/ada"
+@pytest.mark.parametrize("before", ["", "x", "xy"])
+def test_a_known_secret_inside_a_longer_base64(before):
+    remember_secrets([SECRET])
+    text = redact(base64.b64encode(f"{before}:{SECRET}!".encode()).decode())
+    assert "***" in text
+    assert len(text) < 16
+
+
+def test_the_environment_says_what_is_secret(tmp_path, monkeypatch):
+    environ = {
+        "HF_TOKEN": "one-one", "AWS_SECRET_ACCESS_KEY": "two-two", "wandb_api_key": "three-3",
+        "UV_INDEX_OURS_PASSWORD": "four-4", "HTTPS_PROXY": "http://me:five%2F5@proxy:80/",
+        "GPUJOB_DATABASE_URL": "postgresql+psycopg://me:six/@6@db/x", "SHORT_URL": "me:seven-7@db",
+        "PWD": "/work", "SSH_KEY": "/home/me/.ssh/id", "TOKENIZERS_PARALLELISM": "falsely",
+        "KEYBOARD": "qwerty", "LINK": "https://me@host:22/a@b", "PATH": "/bin:/opt/a@1/bin",
+    }  # fmt: skip
+    assert {"one-one", "two-two", "three-3", "four-4", "five%2F5", "six/@6", "seven-7"} <= (
+        found := secrets_in(environ)
+    )
+    assert not found & {"/work", "/home/me/.ssh/id", "falsely", "qwerty"}
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / ".env").write_text("RUNPOD_API_KEY=eight-8\n")
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    remember_environment()
+    shown = redact("eight-8 one-one five/5 five%2F5")
+    assert shown == "*** *** *** ***"
+
+
+def test_an_error_is_masked_before_it_is_cut():
+    remember_secrets([SECRET])
+    said = told(ValueError("x" * 480 + SECRET))
+    assert said.startswith("ValueError: xxx")
+    assert SECRET[:5] not in said
 
 
 def test_short_values_are_not_secrets():
