@@ -95,7 +95,7 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
 
 
 def _launch_failed(error: Exception, now: float, hands: Hands) -> ev.AttemptEvent:
-    said = told(error)
+    said = f"{type(error).__name__}: {error}"[:500]
     row = on_launch_error(error)
     if row.then in {Then.NEXT_OFFER, Then.END_JOB}:
         return ev.Refused(now, row.reason, said)
@@ -132,7 +132,7 @@ def _terminate(action: Terminate, _: Case, hands: Hands) -> None:
         outcome = ev.TerminateFailed(
             now(),
             machine_id,
-            told(error),
+            f"{type(error).__name__}: {error}"[:500],
             isinstance(error, DEFINITE),
             retry_at,
         )

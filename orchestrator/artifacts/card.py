@@ -1,4 +1,4 @@
-"""The model card: README.md as the Hugging Face Hub reads it. Pure; knows no path of any machine."""
+"""The model card: README.md as the Hugging Face Hub reads it. Pure; knows no machine's path."""
 
 from __future__ import annotations
 

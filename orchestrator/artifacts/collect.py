@@ -1,7 +1,7 @@
-"""Bringing a result home: fetch, compare hashes, check the weights, describe, and put in place whole.
+"""Bringing a result home: fetch, compare hashes, check the weights, describe, put in place whole.
 
-Everything happens in `<folder>.part`, which a later call continues; the folder itself appears by one
-rename. What is already in the person's way is never touched: the next free name is taken.
+Everything happens in `<folder>.part`, which a later call continues; the folder itself appears by
+one rename. What is already in the person's way is never touched: the next free name is taken.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def _names(folder: Path) -> Iterator[Path]:
 
 
 def _finished(folder: Path, choice: Choice, result: Result) -> tuple[File, ...] | None:
-    """Return the files of a folder that an earlier call finished from the same choice, else None."""
+    """Return the files of a folder that was finished from the same choice before, else None."""
     try:
         document = json.loads((folder / MANIFEST).read_bytes())
         listed = [(file["path"], file["bytes"], file["sha256"]) for file in document["files"]]

@@ -24,7 +24,7 @@ _LOCAL = re.compile(r"/(root|home|workspace|tmp|mnt|media|data|opt|srv|var|run|U
 def scrub(name: str, data: bytes, *, base_model: str, folder: str) -> bytes:
     """Return a file's content with the base model named as the person named it, and no local path.
 
-    folder: the attempt's folder on the instance. Raises ArtifactsMissing for what is no JSON object.
+    folder: the attempt's folder on the instance. Raises ArtifactsMissing for what is no JSON.
     """
     if name not in SCRUBBED:
         return data
