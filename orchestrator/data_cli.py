@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from jobs.data.options import Options
 
 data_app = typer.Typer(
-    no_args_is_help=True, help="Check, clean and measure training data before anything is rented."
+    no_args_is_help=True, help="Check, clean and measure training data."
 )
 
 _Files = Annotated[

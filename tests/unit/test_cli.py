@@ -61,8 +61,8 @@ def test_ps_on_a_new_home(home, answer):
 def test_ps_shows_what_bills_first_and_exits_0(ids, answer):
     code, out, _ = answer("ps", "--all")
     assert code == 0
-    assert out.startswith("STILL BILLING   ")
-    assert f"STILL BILLING   stuck #{ids['billing']}" in out
+    assert out.startswith("STILL BILLING ")
+    assert re.search(rf"^STILL BILLING +stuck #{ids['billing']}", out, flags=re.MULTILINE)
     assert "STRAY   runpod i-9" in out
     for job_id in ids.values():
         assert job_id in out
