@@ -3,8 +3,10 @@
 PYTHON ?= python3
 V := .venv/bin
 SEEDS ?= 1000
+# Those that need no argument; the accuracy benches name theirs in docs/sizing.md.
+BENCHES := cli_startup local_provider bootstrap overhead supervisor_memory log_follow log_pull upload
 
-.PHONY: help quickstart test check fmt sim prove bench screens locks clean
+.PHONY: help quickstart test check fmt sim bench screens locks clean
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -23,11 +25,8 @@ fmt:             ## format and fix what can be fixed
 sim:             ## the simulation: make sim SEEDS=10000
 	$(V)/python -m tests.sim --seeds $(SEEDS)
 
-prove:           ## the long campaigns, resumable; writes docs/evidence/
-	$(V)/python scripts/prove.py
-
 bench:           ## every bench; prints figures, asserts nothing
-	@for b in benches/*.py; do echo "== $$b"; $(V)/python $$b || exit 1; done
+	@for b in $(BENCHES); do echo "== $$b"; PYTHONPATH=. $(V)/python benches/$$b.py || exit 1; done
 
 screens:         ## capture docs/screens/ with tmux
 	$(V)/python scripts/make_screens.py
