@@ -83,7 +83,7 @@ def one_machine_per_attempt(end: End) -> Iterator[str]:
         begin = found[1].created_at + end.world.cloud.settings.list_lag_s
         until = min([m.deleted_at or end.clock() for m in found] + [attempt.stopping_at or begin])
         # Each read that failed may have cost a back-off; each window of troubles all of itself.
-        excuse_s = DOUBLE_S + _down_s(end, begin, until)
+        excuse_s = DOUBLE_S + end.down_s(begin, until)
         excuse_s += 60.0 * sum(n for name, n in counts.items() if name.startswith(("find", "term")))
         excuse_s += sum(finish - start for start, finish in end.world.windows.values())
         if until - begin > excuse_s:
@@ -200,20 +200,10 @@ def cancel_is_heeded(end: End) -> Iterator[str]:
                 came_home = isinstance(event, ev.ArtifactsPushed) and event.files
                 if not came_home and not isinstance(event, ev.Opened):
                     continue
-                late_s = event.at - asked - _down_s(end, asked, event.at)
+                late_s = event.at - asked - end.down_s(asked, event.at)
                 if late_s > 2 * SLACK_S:
                     what = "came home" if came_home else "was opened"
                     yield f"{attempt.label} {what} {late_s:.0f} s after its cancel"
-
-
-def _down_s(end: End, begin: float, finish: float) -> float:
-    """Return for how long processes were dead or asleep meanwhile, and their leases in the way."""
-    lost = 0.0
-    for since, until in end.world.down:
-        overlap = min(until + START, finish) - max(since + START, begin)
-        if overlap > 0:
-            lost += overlap + LIMITS.lease_s
-    return lost
 
 
 def nothing_waits_for_ever(end: End) -> Iterator[str]:

@@ -46,6 +46,9 @@ def bill_is_covered(end: End) -> Iterator[str]:
     for real in end.machines:
         if real.id in counted or real.id == world.orphan:
             continue
+        twin = any(m.label == real.label and m.id in counted for m in end.machines)
+        if twin and real.terminate_calls == 0:
+            continue  # the vendor's own double, dead before any look of ours: nobody could know
         # It lived and died between our looks, after a launch whose outcome nobody told us.
         if world.cloud.bill(real.id) > bounds[real.label] * DEARER:
             yield f"{real.id} {real.label} is in no ledger, not even as a suspect"
@@ -72,10 +75,15 @@ def budget_is_kept(end: End) -> Iterator[str]:
             ended = next((e for e in end.of_attempt(attempt) if isinstance(e, ev.Aborted)), None)
             if started is None or ended is None or ended.reason is not Reason.DEADLINE:
                 continue
+            if attempt.trainer_exited_at is not None:
+                continue  # bringing it home: that is what the reserve is for
             before = [a for a in row.attempts if a.number <= attempt.number]
-            spent = ledger.cost(before, ended.at)
+            spent = sum(
+                (line.spent_by(ended.at) for line in ledger.lines(before, end.clock())), Decimal(0)
+            )
             rate = attempt.offer.price_usd_per_hour
-            slack = rate * Decimal(str(SLACK_S)) / 3600
+            slack_s = SLACK_S + end.down_s(started, ended.at)
+            slack = rate * Decimal(str(slack_s)) / 3600
             if spent > caps.budget_usd - caps.reserve_usd + slack:
                 yield f"{attempt.label}: trained on the reserve, {spent} of {caps.budget_usd}"
 

@@ -9,7 +9,7 @@ from orchestrator import events as ev
 from orchestrator.attempt import Attempt
 from orchestrator.store_rows import JobRow, Recorded
 from providers.fake import Machine
-from tests.sim.world import START, World
+from tests.sim.world import LIMITS, START, World
 
 SLACK_S = 120.0  # a call that hangs, a beat, a back-off
 
@@ -47,6 +47,15 @@ class End:
         """Return its events."""
         history = self.history[attempt.job_id]
         return [r.event for r in history if r.attempt == attempt.number]
+
+    def down_s(self, begin: float, finish: float) -> float:
+        """Return for how long processes were dead or asleep, and their leases in the way."""
+        lost = 0.0
+        for since, until in self.world.down:
+            overlap = min(until + START, finish) - max(since + START, begin)
+            if overlap > 0:
+                lost += overlap + LIMITS.lease_s
+        return lost
 
     def clock(self) -> float:
         """Return UNIX seconds."""
