@@ -12,9 +12,7 @@ from jobs.data import exits
 if TYPE_CHECKING:
     from jobs.data.options import Options
 
-data_app = typer.Typer(
-    no_args_is_help=True, help="Check, clean and measure training data."
-)
+data_app = typer.Typer(no_args_is_help=True, help="Check, clean and measure training data.")
 
 _Files = Annotated[
     list[Path], typer.Argument(help="Data files or folders, a job file, or hf://datasets/...")

@@ -18,6 +18,7 @@ from orchestrator.observation import Described, Listing
 from orchestrator.perform_site import ON_SITE
 from orchestrator.policy import Then, on_launch_error
 from orchestrator.reads import Listed
+from orchestrator.redact import told
 from orchestrator.store_engine import StoreError
 from orchestrator.store_journal import LeaseLost
 from providers.base import LaunchRequest
@@ -95,7 +96,7 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
 
 
 def _launch_failed(error: Exception, now: float, hands: Hands) -> ev.AttemptEvent:
-    said = f"{type(error).__name__}: {error}"[:500]
+    said = told(error)
     row = on_launch_error(error)
     if row.then in {Then.NEXT_OFFER, Then.END_JOB}:
         return ev.Refused(now, row.reason, said)
@@ -132,7 +133,7 @@ def _terminate(action: Terminate, _: Case, hands: Hands) -> None:
         outcome = ev.TerminateFailed(
             now(),
             machine_id,
-            f"{type(error).__name__}: {error}"[:500],
+            told(error),
             isinstance(error, DEFINITE),
             retry_at,
         )

@@ -23,6 +23,7 @@ from orchestrator.actions import (
 )
 from orchestrator.case import Case
 from orchestrator.hands import Hands
+from orchestrator.redact import told
 from orchestrator.site import AgentStatus, Site, SiteError, SiteRefused
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import State
@@ -167,15 +168,15 @@ def _on_site(case: Case, hands: Hands, name: str, call: Callable[[Site], None]) 
             call(site)
         points.reach(f"site.after:{name}")
     except OSError as error:  # this machine's own disk: the instance is not to blame for it
-        seen.site_error = f"on this machine: {error}"[:500]
+        seen.site_error = f"on this machine: {told(error, kind=False)}"
         pause_s = limits.site_retry_s
     except SiteError as error:
         now = clock.now()
-        seen.site_error, seen.site_error_at = str(error)[:500], now
+        seen.site_error, seen.site_error_at = told(error, kind=False), now
         seen.site_down_since = seen.site_down_since or now
         pause_s = limits.site_retry_s if case.terms.traits.remote else pause_s
     except SiteRefused as error:
-        seen.refused = (error.reason, str(error)[:500])
+        seen.refused = (error.reason, told(error, kind=False))
     else:
         seen.site_ok_at, seen.site_down_since, done = clock.now(), None, True
     seen.site_after = clock.now() + pause_s
