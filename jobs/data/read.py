@@ -249,7 +249,7 @@ class _Zstd:
 
     def __init__(self, stream: IO[bytes], zstandard: Any) -> None:
         self.stream = stream
-        self.library = zstandard
+        self.zstd = zstandard
         self.frame = zstandard.ZstdDecompressor().decompressobj()
         self.begun = False
         self.ready = b""
@@ -267,9 +267,9 @@ class _Zstd:
                     self.ready += self.frame.decompress(block)
                     block = self.frame.unused_data if self.frame.eof else b""
                     if self.frame.eof:
-                        self.frame = self.library.ZstdDecompressor().decompressobj()
+                        self.frame = self.zstd.ZstdDecompressor().decompressobj()
                         self.begun = False
-            except self.library.ZstdError as error:
+            except self.zstd.ZstdError as error:
                 raise EOFError(str(error)) from error
         if size < 0:
             size = len(self.ready)
