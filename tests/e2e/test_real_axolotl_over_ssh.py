@@ -26,6 +26,7 @@ JOB = Path(__file__).parents[2] / "examples" / "quickstart" / "job.yaml"
 pytestmark = [
     pytest.mark.e2e,
     pytest.mark.axolotl,
+    pytest.mark.prove,
     pytest.mark.system("openssh-server"),
     pytest.mark.timeout(900),
 ]

@@ -99,14 +99,14 @@ class Gpujob:
             **options,
         )
 
-    def run(self, *argv: str) -> Done:
+    def run(self, *argv: str, timeout_s: float = WAIT_S) -> Done:
         """Run a command to its end."""
-        return self.finish(self.start(*argv))
+        return self.finish(self.start(*argv), timeout_s=timeout_s)
 
-    def finish(self, process: subprocess.Popen[str]) -> Done:
+    def finish(self, process: subprocess.Popen[str], *, timeout_s: float = WAIT_S) -> Done:
         """Wait for a started command."""
         try:
-            out, err = process.communicate(timeout=WAIT_S)
+            out, err = process.communicate(timeout=timeout_s)
         except subprocess.TimeoutExpired:
             process.kill()
             out, err = process.communicate()
