@@ -9,11 +9,11 @@ from pathlib import Path
 def complete_jobs(incomplete: str) -> list[tuple[str, str]]:
     """Return (word, help) of the jobs that begin so, newest first; empty when anything is wrong."""
     try:
-        from orchestrator.locate import locate
+        from orchestrator.locate import locate, sqlite_url
         from orchestrator.store_quick import open_quick
 
         located = locate(os.environ, Path.cwd())
-        quick = open_quick(located.database_url or f"sqlite:///{located.home / 'gpujob.db'}")
+        quick = open_quick(located.database_url or sqlite_url(located.home / "gpujob.db"))
         if quick is None:
             return []
         try:

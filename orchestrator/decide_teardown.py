@@ -11,7 +11,7 @@ from orchestrator.actions import Action, Describe, Farewell, Find, Record, Termi
 from orchestrator.attempt import Attempt, Machine
 from orchestrator.observation import Described, Observation, Terms, backoff_s
 from orchestrator.states import Reason
-from providers.base import Instance, InstanceState
+from providers.base import Instance, InstanceId, InstanceState
 
 Due = tuple[float, Action]
 
@@ -54,8 +54,28 @@ def _stopping_unclear(attempt: Attempt, seen: Observation, now: float, terms: Te
     reads, settled = settle(attempt, seen, now, terms)
     if not settled:
         return reads
-    until = now + terms.limits.suspect_s
-    return [(now, Record(ev.InstanceGone(now, "suspect", until)))]
+    if terms.traits.list_lag_s > 0 or terms.traits.remote:
+        until = now + terms.limits.suspect_s
+        return [(now, Record(ev.InstanceGone(now, "suspect", until)))]
+    return _lived_or_never_came(attempt, seen, now, terms)
+
+
+def _lived_or_never_came(
+    attempt: Attempt, seen: Observation, now: float, terms: Terms
+) -> list[Due]:
+    """Return the end of an unclear launch where the provider's reads are never behind the truth.
+
+    The empty reads prove that nothing lives. What lived and died meanwhile was paid for: where the
+    provider remembers it, it takes the ordinary way to its proof.
+    """
+    if terms.traits.knows_labels:
+        known_by_label = InstanceId(attempt.label)
+        said = seen.described.get(known_by_label)
+        if said is None or said.at < (attempt.settle_last_at or attempt.opened_at):
+            return [(max(now, seen.describe_after), Describe(known_by_label))]
+        if said.instance is not None:
+            return [(now, Record(_sight(now, said.instance, "late")))]
+    return [(now, Record(ev.InstanceGone(now, "never came")))]
 
 
 def settle(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> tuple[list[Due], bool]:

@@ -242,7 +242,7 @@ class MachineGone:
 
 @dataclass(frozen=True, slots=True)
 class InstanceGone:
-    """The attempt holds nothing any more. proof: reads, never asked, suspect, or yours."""
+    """The attempt holds nothing any more. proof: reads, never asked, never came, suspect, yours."""
 
     at: float
     proof: str

@@ -10,6 +10,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
+from orchestrator.locate import sqlite_url
+
 # File systems on which SQLite's locks or its WAL's shared memory do not hold between machines, and
 # often not on one (https://www.sqlite.org/wal.html, https://www.sqlite.org/faq.html#q5).
 NETWORK_FILE_SYSTEMS = frozenset(
@@ -80,7 +82,7 @@ def open_home(root: Path, *, database_url: str | None = None) -> Home:
         ) from error
     if not os.access(root, os.W_OK | os.X_OK):
         raise HomeRefused(f"{root}: not writable; set GPUJOB_HOME to a folder that you may write")
-    return Home(root, database_url or f"sqlite:///{root / 'gpujob.db'}")
+    return Home(root, database_url or sqlite_url(root / "gpujob.db"))
 
 
 def owner_of(home: Home, configured: str | None) -> str:

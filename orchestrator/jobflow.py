@@ -70,7 +70,7 @@ def _another(
     new: NewJob, attempts: Sequence[Attempt], spent_usd: Decimal, now: float
 ) -> Open | Close:
     """Return the next attempt, or the job's end when there is no offer, time or money left."""
-    had_machine = [a for a in attempts if a.machines or a.proof == "suspect"]
+    had_machine = [a for a in attempts if a.machines or a.proof in {"suspect", "never came"}]
     offer = _next_offer(new, attempts) if len(had_machine) < new.caps.max_machines else None
     if offer is None:
         if not attempts:

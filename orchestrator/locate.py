@@ -28,6 +28,20 @@ def default_home() -> Path:
     return Path(platformdirs.user_data_dir("gpujob", appauthor=False))
 
 
+def sqlite_url(file: Path) -> str:
+    """Return the URL of a SQLite file; what has a meaning of its own in a URL is quoted."""
+    return f"sqlite:///{str(file).replace('%', '%25').replace('?', '%3F')}"
+
+
+def sqlite_path(url: str) -> Path | None:
+    """Return the file of a plain `sqlite:///` URL; None for any other."""
+    if not url.startswith("sqlite:///") or "?" in url:
+        return None
+    from urllib.parse import unquote
+
+    return Path(unquote(url.removeprefix("sqlite:///")))
+
+
 def locate(environ: Mapping[str, str], folder: Path) -> Located:
     """Return where the state lies: by the environment, else `.env`, else the default."""
     found = environment(environ, folder)

@@ -123,15 +123,20 @@ def machine_claim(job: JobView, now: float) -> str:
             return f"machine STOPPING (asked {asked}, not yet proven)"
         case Teardown.STILL_BILLING:
             return "machine STILL BILLING"
-        case Teardown.SUSPECT if attempt is not None:
-            until = moment(attempt.suspect_until, now)
-            return f"machine SUSPECT (the launch was never answered; watched until {until})"
+        case Teardown.SUSPECT:
+            return f"machine SUSPECT (the launch was never answered; {_watched(job, now)})"
         case Teardown.YOURS_TO_CLOSE:
             return "machine YOURS TO CLOSE (no call of ours can end it)"
         case Teardown.LIVING:
             return "machine LIVING"
         case _:
             return "no machine"
+
+
+def _watched(job: JobView, now: float) -> str:
+    """Return until when the name is watched: the latest of all attempts, not the newest's."""
+    ends = [a.suspect_until for a in job.attempts if a.suspect_until is not None]
+    return f"watched until {moment(max(ends), now)}" if ends else "being looked for"
 
 
 def still_billing_lines(jobs: Iterable[JobView], now: float, screen: Screen) -> list[str]:

@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import Field, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
-from orchestrator.locate import default_home
+from orchestrator.locate import default_home, sqlite_url
 
 PREFIX = "GPUJOB_"
 
@@ -50,7 +50,7 @@ class Settings(BaseSettings):
 
     def resolved_database_url(self) -> str:
         """Return the SQLAlchemy URL in force."""
-        return self.database_url or f"sqlite:///{self.home / 'gpujob.db'}"
+        return self.database_url or sqlite_url(self.home / "gpujob.db")
 
 
 def load_settings(**given: Any) -> Settings:

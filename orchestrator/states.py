@@ -388,9 +388,7 @@ ENDINGS: dict[Reason, Ending] = {
         "A machine of yours had no open job; it was ended.",
         "Nothing to do; `gpujob cost` shows what it cost.",
     ),
-    Reason.INTERNAL: Ending(
-        Outcome.FAILED,
-        EXIT_INTERNAL,
+    Reason.INTERNAL: _failed(
         "gpujob itself made a mistake, and ended the machine to be safe.",
         "Please report it, with the output of `gpujob status`.",
     ),

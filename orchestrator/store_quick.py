@@ -11,12 +11,12 @@ from __future__ import annotations
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import Any
 
 from orchestrator import ledger
 from orchestrator.attempt import Attempt
 from orchestrator.exits import Refused
+from orchestrator.locate import sqlite_path
 from orchestrator.states import Reason
 from orchestrator.store_rows import (
     JobRow,
@@ -32,7 +32,6 @@ from orchestrator.views_build import job_view
 
 SCHEMA = "0001"  # the schema these statements speak; equal to store_schema.HEAD
 BUSY_TIMEOUT_S = 30.0
-PREFIX = "sqlite:///"
 PORTION = 500  # SQLite bounds the values of one statement
 
 _NOW = "((julianday('now') - 2440587.5) * 86400.0)"
@@ -43,14 +42,8 @@ _VISIBLE = "(removed_at IS NULL OR active)"
 
 def open_quick(url: str) -> QuickStore | None:
     """Return the reader of a SQLite database of this schema; None where `store.py` must open it."""
-    path = Path(url.removeprefix(PREFIX))
-    if (
-        not url.startswith(PREFIX)
-        or "?" in url
-        or "%" in url
-        or not path.is_file()
-        or path.stat().st_size == 0
-    ):
+    path = sqlite_path(url)
+    if path is None or not path.is_file() or path.stat().st_size == 0:
         return None
     try:
         connection = sqlite3.connect(

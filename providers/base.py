@@ -44,6 +44,8 @@ class Traits:
     proves_absence: False for a machine rented by hand, whose end no call can prove.
     self_destruct: a shell line by which a machine ends itself; None where it cannot.
     remote: False when the instance is this very machine (nothing leaves the user's host).
+    knows_labels: describe also takes a label, and says GONE of a machine that lived under it; its
+        NotFound then proves that none ever did.
     """
 
     list_lag_s: float
@@ -52,6 +54,7 @@ class Traits:
     proves_absence: bool
     self_destruct: str | None
     remote: bool = True
+    knows_labels: bool = False
 
 
 @dataclass(frozen=True, slots=True)

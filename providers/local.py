@@ -74,6 +74,7 @@ class LocalProvider:
             proves_absence=True,
             self_destruct=f': > "${state.FOLDER_VARIABLE}/{state.END}"',
             remote=False,
+            knows_labels=True,
         )
         self._home = home
         self._instances = str(home.absolute().resolve() / "instances")

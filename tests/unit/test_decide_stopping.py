@@ -3,6 +3,7 @@
 from dataclasses import replace
 
 from orchestrator import events as ev
+from orchestrator import ledger
 from orchestrator.actions import (
     Describe,
     Farewell,
@@ -14,7 +15,9 @@ from orchestrator.actions import (
 from orchestrator.decide import decide
 from orchestrator.fold import apply, fold
 from orchestrator.observation import Described, Observation, Terms
-from orchestrator.states import Reason, State
+from orchestrator.states import Reason, State, Teardown
+from orchestrator.views_build import teardown_of
+from providers.base import InstanceId, InstanceState
 from tests.support.core import M1, T0, TRAITS, launched, opened
 from tests.support.situations import (
     LIMITS,
@@ -151,3 +154,35 @@ def test_closed_wants_nothing():
     back = apply(fold(history), ev.Resurfaced(T0 + 500, M1))
     assert back.state is State.STOPPING
     assert back.living == back.machines
+
+
+HERE = Terms(replace(TRAITS, list_lag_s=0.0, remote=False, knows_labels=True))
+NOT_LISTED = [*UNCLEAR, ev.Aborted(T0 + 3, Reason.CANCELLED, ""),
+              *(ev.SettleRead(T0 + n) for n in range(1, 6))]  # fmt: skip
+
+
+def test_where_reads_are_never_behind_what_never_came_is_no_suspect():
+    label = InstanceId(opened().label)
+    assert ask(NOT_LISTED, T0 + 9, HERE) == [Describe(label)]
+    old = {label: Described(T0 + 4, None)}  # from before the last empty list
+    assert ask(NOT_LISTED, T0 + 9, HERE, described=old) == [Describe(label)]
+    never = {label: Described(T0 + 9, None)}
+    end = event(ask(NOT_LISTED, T0 + 9, HERE, described=never))
+    assert end == ev.InstanceGone(T0 + 9, "never came")
+    without_memory = Terms(replace(HERE.traits, knows_labels=False))
+    assert event(ask(NOT_LISTED, T0 + 9, without_memory)) == end
+
+
+def test_a_machine_that_lived_and_died_unseen_takes_the_way_to_its_proof():
+    label = InstanceId(opened().label)
+    lived = {label: Described(T0 + 9, replace(machine(), state=InstanceState.GONE))}
+    seen = event(ask(NOT_LISTED, T0 + 9, HERE, described=lived))
+    assert (seen.instance_id, seen.how) == (M1, "late")
+    history: list[ev.AttemptEvent] = [*NOT_LISTED, seen]
+    assert ask(history, T0 + 9, HERE) == [Terminate(M1)]
+    proof: list[ev.AttemptEvent] = [ev.TerminateAsked(T0 + 9, M1), ev.TerminateAccepted(T0 + 9, M1),
+             ev.AbsenceRead(T0 + 10, M1), ev.MachineGone(T0 + 15, M1)]  # fmt: skip
+    over = fold([*history, *proof, ev.InstanceGone(T0 + 15, "reads")])
+    assert teardown_of(over, T0 + 16) is Teardown.GONE
+    paid = ledger.lines([over], T0 + 99)[0]
+    assert (paid.start, paid.end) == (over.launch_asked_at, T0 + 15)

@@ -15,6 +15,8 @@ from orchestrator.home import (
     owner_of,
     refuse_network_file_system,
 )
+from orchestrator.store import Store
+from orchestrator.store_quick import open_quick
 
 
 def mode(path: Path) -> int:
@@ -99,3 +101,16 @@ def test_a_file_in_the_way_is_refused(tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(HomeRefused, match="set GPUJOB_HOME"):
         open_home(tmp_path / "file")
+
+
+@pytest.mark.parametrize("name", ["what?", "50%", "a%20b?c=d", "plus+hash#", "at@:colon"])
+def test_a_path_may_hold_what_means_something_in_a_url(tmp_path, name):
+    home = open_home(tmp_path / name)
+    store = Store.open(home.database_url)
+    assert store.new_job_id()
+    store.close()
+    assert (tmp_path / name / "gpujob.db").stat().st_size > 0
+    assert [path.name for path in tmp_path.iterdir()] == [name]
+    quick = open_quick(home.database_url)
+    assert quick is not None
+    quick.close()

@@ -15,7 +15,7 @@ from orchestrator.report import (
     status_lines,
     still_billing_lines,
 )
-from orchestrator.report_text import ACCENT, Screen, cells
+from orchestrator.report_text import ACCENT, Screen, cells, moment
 from orchestrator.states import Outcome, Reason, State, Teardown
 from tests.support.job_views import ATTEMPT, NOW, billing, failed, job, succeeded
 
@@ -110,6 +110,15 @@ def test_every_teardown_has_words(teardown):
     one = job({"teardown": teardown, "suspect_until": NOW + 9}, teardown=teardown)
     assert machine_claim(one, NOW).startswith(("machine ", "no machine"))
     assert MACHINE_WORD[teardown]
+
+
+def test_a_suspect_is_watched_until_the_latest_end_of_all_attempts():
+    one = job({"suspect_until": NOW + 9}, teardown=Teardown.SUSPECT)
+    newer = replace(one.attempts[0], number=2, suspect_until=None)
+    later = replace(one, attempts=(*one.attempts, newer))
+    assert f"watched until {moment(NOW + 9, NOW)}" in machine_claim(later, NOW)
+    looking = job({"suspect_until": None}, teardown=Teardown.SUSPECT)
+    assert "being looked for" in machine_claim(looking, NOW)
 
 
 def test_status_says_why_and_what_next():

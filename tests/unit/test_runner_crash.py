@@ -108,7 +108,7 @@ def test_our_own_mistake_ends_the_machine_and_says_so(bench):
     bench.submit()
     bench.stub.errors["status"] = ZeroDivisionError("a bug of ours")
     job = bench.drive()
-    assert (job.reason, job.exit_code, job.teardown) == (Reason.INTERNAL, 1, Teardown.GONE)
+    assert (job.reason, job.exit_code, job.teardown) == (Reason.INTERNAL, 4, Teardown.GONE)
     assert "ZeroDivisionError: a bug of ours" in job.evidence
     assert bench.cloud.living() == []
 
