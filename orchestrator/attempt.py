@@ -18,6 +18,8 @@ class Endpoint:
     user: str
     host_key: HostKey | None = None
     workdir: str | None = None
+    key_file: str | None = None  # None: the job's own key
+    axolotl_env: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +84,8 @@ class Attempt:
     stopping_at: float | None = None
     closed_at: float | None = None
     proof: str = ""
+    ended_at: float | None = None  # by a word beyond reads: of a machine that was rented by hand
+    ended_by: str = ""
     suspect_until: float | None = None
     alarm_at: float | None = None
     alarm_text: str = ""

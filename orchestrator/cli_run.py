@@ -71,7 +71,7 @@ def _agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
     refuse_unasked_spending(planned, yes=yes)
     screen = _talk_screen(as_json=as_json)
     lines = [
-        *report_plan.billing_first(state.store.still_billing(now=state.now()), state.now(), screen),
+        *report_plan.billing_first(state.store.jobs(now=state.now()), state.now(), screen),
         *report_plan.offer_lines(planned, screen),
     ]
     stream = sys.stderr if as_json else sys.stdout

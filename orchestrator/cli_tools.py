@@ -28,9 +28,10 @@ def ssh(word: str, command: list[str]) -> int:
         from orchestrator.remote import Target
         from orchestrator.ssh_keys import job_key, openssh_argv
 
-        key = job_key(state.home.root, job_id)
+        own = instance.key_file
+        file = Path(own) if own is not None else job_key(state.home.root, job_id).file
         target = Target(
-            str(instance.host), int(instance.port or 22), str(instance.user), key.file,
+            str(instance.host), int(instance.port or 22), str(instance.user), file,
             instance.host_key,
         )  # fmt: skip
         argv = openssh_argv(target, state.home.job_folder(job_id) / "known_hosts")
@@ -151,10 +152,17 @@ def schema() -> int:
 def rm(words: list[str]) -> int:
     """Take closed jobs off the list, with their logs and keys; an open one is refused."""
     from orchestrator.ssh_keys import remove_job_key
+    from orchestrator.states import Teardown
 
     with opened() as state:
         ids = [state.store.find_job(word) for word in words]
         for job_id in dict.fromkeys(ids):
+            if state.store.job(job_id, now=state.now()).teardown is Teardown.YOURS_TO_CLOSE:
+                raise Refused(
+                    f"#{job_id}: its machine is yours to close, and costs until you do",
+                    remedy=f"End it where you rented it, then: gpujob closed {job_id}",
+                    launched=True,
+                )
             if not state.store.remove_job(job_id, now=state.now()):
                 raise Refused(
                     f"#{job_id} is not over",

@@ -56,7 +56,8 @@ class SiteMaker:
 
         spec = JobSpec.model_validate(order.spec)
         key = job_key(self.home.root, order.job_id)
-        target = Target(order.host, order.port, order.user, key.file, order.host_key)
+        file = key.file if order.key_file is None else Path(order.key_file)
+        target = Target(order.host, order.port, order.user, file, order.host_key)
         bootstrap = Bootstrap(
             payload=self._payload(order, spec),
             folder=f"{order.workdir or REMOTE_WORKDIR}/{order.label}",
@@ -96,7 +97,7 @@ class SiteMaker:
 
         if order.remote:  # the user's own environment and network mean nothing there
             root = f"{Path(folder).parent}/{ENVIRONMENTS}"
-            return AxolotlEnv(shell, folder, root, order.label)
+            return AxolotlEnv(shell, folder, root, order.label, given=order.axolotl_env)
         given = self.axolotl_env.expanduser().absolute() if self.axolotl_env else None
         return AxolotlEnv(
             shell,

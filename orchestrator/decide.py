@@ -311,7 +311,9 @@ def _endpoint(attempt: Attempt, seen: Observation, now: float) -> list[Due]:
     it = said.instance if said is not None else None
     if it is None or it.host is None or it.port is None:
         return []
-    endpoint = Endpoint(it.host, it.port, it.user or "root", it.host_key, it.workdir)
+    endpoint = Endpoint(
+        it.host, it.port, it.user or "root", it.host_key, it.workdir, it.key_file, it.axolotl_env
+    )
     if endpoint == attempt.endpoint:
         return []
     return [(now, Record(ev.EndpointSeen(now, endpoint)))]

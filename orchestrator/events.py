@@ -251,6 +251,17 @@ class InstanceGone:
 
 
 @dataclass(frozen=True, slots=True)
+class EndDeclared:
+    """A word that the machine ended at `ended_at`; by: owner, or check_command."""
+
+    at: float
+    instance_id: InstanceId
+    ended_at: float
+    by: str
+    moves: ClassVar[Event | None] = None
+
+
+@dataclass(frozen=True, slots=True)
 class Resurfaced:
     """A machine bears the label of a CLOSED attempt: it must be ended, and billed."""
 
@@ -306,8 +317,8 @@ AttemptEvent = (
     Opened | LaunchAsked | LaunchDelayed | LaunchUnclear | SettleRead | MachineSeen | Launched
     | Refused | PriceSeen | EndpointSeen | SshReady | StepDone | StartAsked | TrainerStarted
     | TrainerExited | ArtifactsPushed | Aborted | TerminateAsked | TerminateAccepted
-    | TerminateFailed | AbsenceRead | AbsenceDenied | MachineGone | InstanceGone | Resurfaced
-    | StillBilling | Noted
+    | TerminateFailed | AbsenceRead | AbsenceDenied | MachineGone | InstanceGone | EndDeclared
+    | Resurfaced | StillBilling | Noted
 )  # fmt: skip
 JobEvent = JobSubmitted | CancelAsked | JobClosed
 AnyEvent = AttemptEvent | JobEvent

@@ -241,6 +241,7 @@ _CHANGES: dict[type[Any], Callable[[Attempt, Any], Changes]] = {
     ev.AbsenceDenied: lambda a, e: _on_machine(a, e.instance_id, absent_at=None, absence_reads=0),
     ev.MachineGone: _machine_gone,
     ev.InstanceGone: _instance_gone,
+    ev.EndDeclared: lambda _, e: {"ended_at": e.ended_at, "ended_by": e.by},
     ev.Resurfaced: _resurfaced,
     ev.StillBilling: lambda _, e: {"alarm_at": e.at, "alarm_text": e.text},
     ev.Noted: lambda _, e: {"note": e.text},

@@ -105,6 +105,8 @@ def _of_attempt(attempt: Attempt, now: float, rules: Rules) -> Iterator[Line]:
     for machine in attempt.machines:
         start = asked if asked is not None else (machine.created_at or machine.first_seen_at)
         end = machine.gone_at
+        if attempt.proof == "yours":  # no call of ours stops that meter: its owner's word does
+            end = None if attempt.ended_at is None else max(start, attempt.ended_at)
         if not rules.bill_until_proof and machine.terminate_first_at is not None:
             end = machine.terminate_first_at
         yield from _pair(attempt, machine, start, end, now)

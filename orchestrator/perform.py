@@ -21,7 +21,7 @@ from orchestrator.reads import Listed
 from orchestrator.redact import told
 from orchestrator.store_engine import StoreError
 from orchestrator.store_journal import LeaseLost
-from providers.base import LaunchRequest
+from providers.base import ByHand, LaunchRequest
 from providers.errors import AuthFailed, InvalidRequest, NotFound, QuotaExceeded, RateLimited
 
 LEAST_RETRY_S = 1.0
@@ -142,6 +142,10 @@ def _terminate(action: Terminate, _: Case, hands: Hands) -> None:
     if unwritten is not None:
         raise unwritten
     hands.commit(outcome)
+    if isinstance(outcome, ev.TerminateAccepted) and isinstance(hands.provider, ByHand):
+        ended = hands.provider.ended(machine_id)
+        if ended is not None:
+            hands.commit(ev.EndDeclared(now(), machine_id, ended.at, ended.by))
 
 
 _DO: dict[type[object], Callable[..., None]] = {

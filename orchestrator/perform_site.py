@@ -218,6 +218,8 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         self_destruct=traits.self_destruct,
         provider=attempt.provider,
         remote=traits.remote,
+        key_file=endpoint.key_file,
+        axolotl_env=endpoint.axolotl_env,
     )
 
 

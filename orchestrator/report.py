@@ -20,6 +20,7 @@ from orchestrator.report_text import (
     table,
     wrap,
 )
+from orchestrator.report_yours import by_hand_words, deadline_words, yours_lines
 from orchestrator.states import ENDINGS, Outcome, State, Teardown
 from orchestrator.views import AttemptView, JobView
 
@@ -36,6 +37,7 @@ MACHINE_WORD: dict[Teardown, str] = {
     Teardown.SUSPECT: "suspect",
     Teardown.GONE: "gone",
     Teardown.YOURS_TO_CLOSE: "yours",
+    Teardown.CLOSED_BY_OWNER: "closed",
 }
 
 PS_COLUMNS = (
@@ -54,7 +56,8 @@ def ps_lines(
     jobs: Sequence[JobView], now: float, screen: Screen, strays: Sequence[Stray] = ()
 ) -> list[str]:
     """Return what costs money although it should not, then one line a job, newest first."""
-    lines = still_billing_lines(jobs, now, screen) + stray_lines(strays, now, screen)
+    lines = still_billing_lines(jobs, now, screen) + yours_lines(jobs, now, screen)
+    lines += stray_lines(strays, now, screen)
     if not jobs:
         return [*lines, "no jobs yet.  gpujob init writes a job file; gpujob submit runs it."]
     rows = [_ps_row(job, now) for job in jobs]
@@ -127,6 +130,8 @@ def machine_claim(job: JobView, now: float) -> str:
             return f"machine SUSPECT (the launch was never answered; {_watched(job, now)})"
         case Teardown.YOURS_TO_CLOSE:
             return "machine YOURS TO CLOSE (no call of ours can end it)"
+        case Teardown.CLOSED_BY_OWNER if attempt is not None:
+            return f"machine CLOSED by its owner's word ({moment(attempt.gone_at, now)})"
         case Teardown.LIVING:
             return "machine LIVING"
         case _:
@@ -165,10 +170,7 @@ def _billing_block(job: JobView, attempt: AttemptView, now: float, screen: Scree
         if job.supervised_by
         else "Nobody is trying now: gpujob sweep tries at once, gpujob supervise keeps trying."
     )
-    hand = (
-        f"Or end it by hand at {attempt.provider}: the machine named {attempt.label}; "
-        "that is then noticed by itself."
-    )
+    hand = by_hand_words(job, attempt)
     lines = wrap(head, screen.width) if len(head) > screen.width else [head]
     lines = [screen.accent(line) for line in lines]
     for text in (f"{attempt.provider}, {calls}: {why}", retry, hand):
@@ -209,7 +211,7 @@ def _hours(seconds: float) -> Decimal:
 
 def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
     """Return one job as a person asks after it: both outcomes, why, progress, cost, attempts."""
-    lines = still_billing_lines([job], now, screen)
+    lines = still_billing_lines([job], now, screen) + yours_lines([job], now, screen)
     if lines:
         lines.append("")
     lines += headline_lines(job, now, screen)
@@ -259,7 +261,7 @@ def _state_words(job: JobView, now: float) -> str:
         held = f"driven by {job.supervised_by}" if job.supervised_by else "nobody drives it now"
         since += f"; {held}"
     if attempt is not None and job.closed_at is None:
-        since += f"; the machine ends itself {moment(attempt.deadline_at, now)} at the latest"
+        since += f"; {deadline_words(attempt, now)}"
     return since
 
 

@@ -30,6 +30,7 @@ from orchestrator.report_text import (
     size,
     sparkline,
 )
+from orchestrator.report_yours import yours_lines
 from orchestrator.states import ENDINGS, Outcome, Reason, State, Teardown
 from orchestrator.views import AttemptView, JobView
 
@@ -246,7 +247,7 @@ def opening_lines(job: JobView, screen: Screen) -> list[str]:
 
 def closing_lines(job: JobView, files: int | None, now: float, screen: Screen) -> list[str]:
     """Return what stays on the screen at the end: both outcomes, adapter, loss, time, cost."""
-    lines = still_billing_lines([job], now, screen)
+    lines = still_billing_lines([job], now, screen) + yours_lines([job], now, screen)
     lines += [""] if lines else []
     lines += headline_lines(job, now, screen)
     attempt = newest(job)

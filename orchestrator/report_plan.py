@@ -8,9 +8,10 @@ from typing import Any
 from orchestrator.report import still_billing_lines
 from orchestrator.report_json import document
 from orchestrator.report_text import Column, Screen, clip, exact_money, harmless, money, table, wrap
+from orchestrator.report_yours import yours_lines
 from orchestrator.submit import SHOWN_REJECTED, Plan, at_most_usd
 from orchestrator.views import JobView
-from providers.base import Offer, Tier
+from providers.base import BY_HAND, Offer, Tier
 
 SHOWN_QUOTES = 8
 
@@ -34,6 +35,8 @@ def question(planned: Plan) -> str:
     most = money(at_most_usd(planned.spec, planned.best.offer))
     expected = planned.best.expected_usd
     known = f"expected {money(expected)}, " if expected is not None else ""
+    if planned.best.offer.provider == BY_HAND:
+        return f"  Use it?  {known}at most {most} by its end, then it is yours to close   [y/N] "
     return f"  Rent it?  {known}at most {most}, then it is shut down   [y/N] "
 
 
@@ -94,7 +97,8 @@ def dry_run_lines(planned: Plan, axolotl_yaml: str, screen: Screen) -> list[str]
     """Return all that a submit would do, and the Axolotl file; nothing was started."""
     lines = offer_lines(planned, screen)
     most = money(at_most_usd(planned.spec, planned.best.offer))
-    lines.append(clip(f"  at most {most}, then it is shut down", screen.width))
+    after = "yours to close" if planned.best.offer.provider == BY_HAND else "shut down"
+    lines.append(clip(f"  at most {most}, then it is {after}", screen.width))
     lines += ["", *quote_lines(planned, screen), ""]
     lines.append("# Axolotl's configuration on the machine; <folder> is the attempt's own")
     lines += axolotl_yaml.rstrip("\n").splitlines()
@@ -147,5 +151,5 @@ def offer_body(offer: Offer) -> dict[str, Any]:
 
 def billing_first(jobs: Sequence[JobView], now: float, screen: Screen) -> list[str]:
     """Return what still bills, above the offer: nobody should rent more without seeing it."""
-    lines = still_billing_lines(jobs, now, screen)
+    lines = still_billing_lines(jobs, now, screen) + yours_lines(jobs, now, screen)
     return [*lines, ""] if lines else []

@@ -30,3 +30,5 @@ class SiteOrder:
     self_destruct: str | None
     provider: str
     remote: bool
+    key_file: str | None = None  # None: the job's own key
+    axolotl_env: str | None = None  # on the instance

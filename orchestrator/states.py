@@ -78,6 +78,7 @@ class Teardown(StrEnum):
     SUSPECT = "suspect"  # the launch's outcome was never learnt; watched for 24 h
     GONE = "gone"  # proven by reads
     YOURS_TO_CLOSE = "yours_to_close"  # rented by hand; only its owner can end it
+    CLOSED_BY_OWNER = "closed_by_owner"  # the same, and its owner says that it is ended
 
 
 class Reason(StrEnum):

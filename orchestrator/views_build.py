@@ -28,6 +28,7 @@ _WORST_FIRST = (
     Teardown.STOPPING,
     Teardown.LIVING,
     Teardown.SUSPECT,
+    Teardown.CLOSED_BY_OWNER,
     Teardown.GONE,
     Teardown.NONE,
 )
@@ -92,7 +93,7 @@ def attempt_view(
         terminate_first_asked_at=machine.terminate_first_at if machine else None,
         terminate_calls=sum(m.terminate_calls for m in attempt.machines),
         terminate_error=machine.terminate_error if machine else "",
-        gone_at=machine.gone_at if machine else None,
+        gone_at=_gone_at(attempt, machine),
         absence_reads=machine.absence_reads if machine else 0,
         deadline_at=attempt.deadline_at,
         suspect_until=attempt.suspect_until,
@@ -113,7 +114,9 @@ def teardown_of(attempt: Attempt, now: float, limits: Limits = DEFAULT_LIMITS) -
         if attempt.suspect_until is not None:
             return Teardown.SUSPECT if now < attempt.suspect_until else Teardown.NONE
         if attempt.proof == "yours":
-            return Teardown.YOURS_TO_CLOSE
+            if attempt.ended_at is None:
+                return Teardown.YOURS_TO_CLOSE
+            return Teardown.CLOSED_BY_OWNER
         return Teardown.GONE if attempt.machines else Teardown.NONE
     if not attempt.machines:
         if not attempt.launch_open:
@@ -140,6 +143,13 @@ def _overdue(attempt: Attempt, machine: Machine, now: float, limits: Limits) -> 
         return True
     since = machine.terminate_first_at or attempt.stopping_at or attempt.opened_at
     return now >= since + patience_s
+
+
+def _gone_at(attempt: Attempt, machine: Machine | None) -> float | None:
+    """Return when the machine's meter stopped; a handful of our own calls stops none by hand."""
+    if attempt.proof == "yours":
+        return attempt.ended_at
+    return machine.gone_at if machine else None
 
 
 def _of_interest(attempt: Attempt) -> Machine | None:

@@ -15,6 +15,8 @@ from typing import NewType, Protocol, runtime_checkable
 InstanceId = NewType("InstanceId", str)
 OfferKey = NewType("OfferKey", str)
 
+BY_HAND = "ssh"  # the provider whose machines only their owner can end
+
 
 class InstanceState(StrEnum):
     """What a provider says of a machine. Only GONE is free; STOPPED and UNKNOWN count as billed."""
@@ -120,6 +122,9 @@ class Instance:
     created_at: float | None = None
     deadline_at: float | None = None  # as stamped on the machine, where the provider can tell
     workdir: str | None = None  # folder on the instance that is ours, where the provider fixes it
+    key_file: str | None = None  # our private key's path where it is not the job's own; its content
+    # is never stored
+    axolotl_env: str | None = None  # a ready Axolotl environment on the instance, as its owner says
     detail: str = ""  # the vendor's own word for the state, for logs
 
 
@@ -165,4 +170,58 @@ class Account(Protocol):
 
     def balance(self) -> Decimal | None:
         """Return USD left, None when unknown."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Needs:
+    """What a job asks of a machine that is there already. egress: (host, port) it must reach."""
+
+    disk_gib: float = 0.0
+    egress: tuple[tuple[str, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One thing that was looked at before the launch; `remedy` where it is not as it must be."""
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """A word that a machine is gone, beyond what the provider's reads can show.
+
+    at: when it ended. by: "owner", or "check_command": the owner's own means of looking.
+    """
+
+    at: float
+    by: str
+
+
+@runtime_checkable
+class ByHand(Protocol):
+    """Optional: machines that a person rented and only a person can end."""
+
+    def shown_key(self, offer: Offer) -> tuple[HostKey, bool]:
+        """Return the host key that the machine shows, and whether it is trusted. 1 connection."""
+        ...
+
+    def trust(self, offer: Offer, key: HostKey) -> None:
+        """Remember the key: from here on the machine must show it."""
+        ...
+
+    def check(self, offer: Offer, needs: Needs) -> tuple[Check, ...]:
+        """Return what was looked at on the machine, before anything is launched. 1 connection."""
+        ...
+
+    def declare_ended(self, instance_id: InstanceId, at: float) -> None:
+        """Take the owner's word that the machine ended then; NotFound, InvalidRequest."""
+        ...
+
+    def ended(self, instance_id: InstanceId) -> Ended | None:
+        """Return such a word, None where there is none. No call."""
         ...

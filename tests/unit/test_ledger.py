@@ -11,7 +11,8 @@ from orchestrator import events as ev
 from orchestrator import ledger
 from orchestrator.fold import fold
 from orchestrator.policy import Rules
-from orchestrator.states import Reason
+from orchestrator.states import Reason, Teardown
+from orchestrator.views_build import attempt_view
 from providers.base import InstanceId
 from tests.support.core import M1, M2, T0, launched, offer, opened
 
@@ -178,3 +179,29 @@ def test_with_the_rule_off_the_ledger_stops_at_the_terminate_call():
 
 def test_seconds_are_exact_to_the_microsecond():
     assert ledger.seconds(1_800_000_000.123456) == Decimal("1800000000.123456")
+
+
+def by_hand(*more: Any) -> Any:
+    end: list[Any] = [
+        ev.TerminateAsked(T0 + 60, M1),
+        ev.TerminateAccepted(T0 + 60, M1),
+        ev.MachineGone(T0 + 61, M1),
+        ev.InstanceGone(T0 + 61, "yours"),
+    ]
+    return fold([*launched(), *stopped(T0 + 50), *end, *more])
+
+
+def test_a_machine_rented_by_hand_costs_until_its_owner_says_otherwise():
+    attempt = by_hand()
+    (line,) = ledger.lines([attempt], T0 + 200)
+    assert (line.end, line.usd) == (None, Decimal("0.100000"))
+    view = attempt_view(attempt, None, T0 + 200)
+    assert (view.teardown, view.gone_at) == (Teardown.YOURS_TO_CLOSE, None)
+
+
+def test_the_owners_word_stops_that_meter_at_its_time():
+    attempt = by_hand(ev.EndDeclared(T0 + 500, M1, T0 + 100, "owner"))
+    (line,) = ledger.lines([attempt], T0 + 9999)
+    assert (line.end, line.usd) == (T0 + 100, Decimal("0.050000"))
+    view = attempt_view(attempt, None, T0 + 9999)
+    assert (view.teardown, view.gone_at) == (Teardown.CLOSED_BY_OWNER, T0 + 100)

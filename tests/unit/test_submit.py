@@ -146,7 +146,7 @@ class _Terminal(io.StringIO):
 
 
 def _quiet_state() -> Any:
-    return SimpleNamespace(store=SimpleNamespace(still_billing=lambda now: []), now=lambda: 0.0)
+    return SimpleNamespace(store=SimpleNamespace(jobs=lambda now: []), now=lambda: 0.0)
 
 
 def _agree(planned, monkeypatch, typed, *, yes=False):
