@@ -90,6 +90,18 @@ class Data(BaseModel):
     train_on_inputs: bool = Field(
         default=False, description="Learn the prompt's tokens too, not only the answer's."
     )
+    deduplicate: Literal["none", "exact", "near"] = Field(
+        "exact", description="Which copies of a record the data gate leaves out."
+    )
+    group: str | None = Field(
+        None, min_length=1, description="Column whose equal values are never split apart."
+    )
+    mask: bool = Field(
+        default=False, description="Replace personal data and keys by placeholders before sending."
+    )
+    region: str | None = Field(
+        None, min_length=2, max_length=20, description="Where the data may be: EU, US, TR, ..."
+    )
 
     @field_validator("columns")
     @classmethod

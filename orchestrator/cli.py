@@ -81,6 +81,9 @@ def submit(  # noqa: PLR0917 - typer gives options by name
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Show offers and the Axolotl file; start nothing.")
     ] = False,
+    pii_reviewed: Annotated[
+        bool, typer.Option("--pii-reviewed", help="You looked at the personal data that was found.")
+    ] = False,
     change: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -89,7 +92,13 @@ def submit(  # noqa: PLR0917 - typer gives options by name
 
     leave(
         cli_run.submit(
-            job_file, yes=yes, detach=detach, dry_run=dry_run, changes=change or [], as_json=as_json
+            job_file,
+            yes=yes,
+            detach=detach,
+            dry_run=dry_run,
+            changes=change or [],
+            as_json=as_json,
+            pii_reviewed=pii_reviewed,
         )
     )
 

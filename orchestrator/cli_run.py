@@ -14,7 +14,9 @@ from orchestrator.opened import err, looked, opened, out
 from orchestrator.report_text import screen_of
 
 if TYPE_CHECKING:
+    from jobs.load import LoadedJob
     from orchestrator.compose import Parts
+    from orchestrator.data_gate import Gated
     from orchestrator.opened import Opened
     from orchestrator.report_live import Transfer
     from orchestrator.report_text import Screen
@@ -23,7 +25,14 @@ if TYPE_CHECKING:
 
 
 def submit(
-    job_file: Path, *, yes: bool, detach: bool, dry_run: bool, changes: list[str], as_json: bool
+    job_file: Path,
+    *,
+    yes: bool,
+    detach: bool,
+    dry_run: bool,
+    changes: list[str],
+    as_json: bool,
+    pii_reviewed: bool = False,
 ) -> int:
     """Read, quote, ask, store, and drive or hand over; returns the job's exit code."""
     from orchestrator import submit as room
@@ -35,7 +44,9 @@ def submit(
 
         transfers = _Transfers()
         parts = compose(state, tell=transfers.tell)
-        planned = room.plan(loaded, parts.providers)
+        gated = _through_the_gate(loaded, state)
+        planned = room.plan(gated.loaded, parts.providers)
+        planned = room.with_data(planned, gated, pii_reviewed=pii_reviewed)
         note = room.environment_note(
             planned.best.offer, state.home.root, parts.settings.axolotl_env
         )
@@ -47,6 +58,16 @@ def submit(
         if detach:
             return _detached(planned, state, as_json=as_json)
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
+
+
+def _through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
+    """Return the job on its prepared data; raises Refused where the data is refused."""
+    from orchestrator import data_gate
+    from orchestrator.data_run import bar, stage
+
+    return data_gate.through(
+        loaded, state.home.root, now=state.now(), progress=bar(), stage=stage()
+    )
 
 
 def _dry_run(planned: Plan, state: Opened, *, as_json: bool) -> int:

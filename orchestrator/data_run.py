@@ -39,7 +39,7 @@ def run_check(
     if not job.only_text and (job.model or job.options.chat_template or job.options.tokenizer):
         jobfile.check_template(job, early, str(files[0]))
     if train:
-        report = gate.check(train, job.options, progress=_bar(), processes=processes)
+        report = gate.check(train, job.options, progress=bar(), processes=processes)
         if held and not report.refused:
             leakcheck.check(train, held, job.options, report)
         jobfile.check_records(
@@ -63,7 +63,7 @@ def run_stats(files: Sequence[Path], options: Options, *, as_json: bool, process
     train = _brought(job.train, early)
     steps = Steps(exact=True, lengths=True, survey=True)
     report = (
-        gate.check(train, job.options, steps=steps, progress=_bar(), processes=processes)
+        gate.check(train, job.options, steps=steps, progress=bar(), processes=processes)
         if train
         else early
     )
@@ -102,8 +102,8 @@ def run_prepare(
             out,
             job.options,
             validation=held,
-            progress=_bar(),
-            stage=_stage(),
+            progress=bar(),
+            stage=stage(),
             processes=processes,
         )
     except BusyError as error:
@@ -223,7 +223,7 @@ def _width() -> int:
     return min(shutil.get_terminal_size((80, 24)).columns, 120)
 
 
-def _bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
+def bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
     """Return a painter of the progress line with a rate, None where nobody looks at a terminal."""
     if not sys.stderr.isatty():
         return None
@@ -250,7 +250,8 @@ def _bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
     return paint
 
 
-def _stage() -> Callable[[str, int, int], None] | None:
+def stage() -> Callable[[str, int, int], None] | None:
+    """Return a painter of what the passes after reading do, None where nobody looks."""
     if not sys.stderr.isatty():
         return None
 

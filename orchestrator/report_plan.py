@@ -23,6 +23,8 @@ def offer_lines(planned: Plan, screen: Screen) -> list[str]:
     if spec.limits.budget_usd is not None:
         parts.append(f"budget {money(spec.limits.budget_usd)}")
     lines = wrap("   ".join(parts), screen.width)
+    for said in planned.data_lines:
+        lines += wrap(harmless(said), screen.width, "  ")
     for note in planned.notes:
         lines += wrap(f"note: {note}", screen.width, "  ")
     for name, words in planned.unreachable.items():
@@ -116,6 +118,7 @@ def plan_document(planned: Plan, axolotl_yaml: str, now: float) -> dict[str, Any
         budget_usd=None if spec.limits.budget_usd is None else exact_money(spec.limits.budget_usd),
         at_most_usd=exact_money(at_most_usd(spec, planned.best.offer)),
         notes=list(planned.notes),
+        data=dict(planned.data) or None,
         unreachable=dict(planned.unreachable),
         quotes=[
             {

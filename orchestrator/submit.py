@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.exits import Exit, Refused
 from orchestrator.match import Matching, Quote, Requirement, match
@@ -21,6 +21,7 @@ from providers.errors import ProviderError
 if TYPE_CHECKING:
     from jobs.load import LoadedJob
     from jobs.spec import JobSpec
+    from orchestrator.data_gate import Gated
     from orchestrator.home import Home
     from orchestrator.store import Store
 
@@ -35,6 +36,8 @@ class Plan:
     matching: Matching
     unreachable: Mapping[str, str]  # provider -> its own words
     notes: tuple[str, ...] = ()  # what was put right in the job file
+    data_lines: tuple[str, ...] = ()  # what the data gate says, for the screen
+    data: Mapping[str, Any] = field(default_factory=dict)  # and for --json; empty: not checked
 
     @property
     def best(self) -> Quote:
@@ -85,6 +88,19 @@ def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
     if not matching.quotes:
         raise Refused(*_nothing_fits(matching, unreachable), code=Exit.NO_OFFER)
     return Plan(spec, matching, unreachable, loaded.notes)
+
+
+def with_data(planned: Plan, gated: Gated, *, pii_reviewed: bool) -> Plan:
+    """Return the plan with what the data gate says, and without the offers that its finds forbid.
+
+    Raises Refused, exit code 6, where no offer is left.
+    """
+    from orchestrator.data_gate import in_region
+
+    matching = in_region(
+        planned.matching, gated, planned.spec.data.region or "", reviewed=pii_reviewed
+    )
+    return replace(planned, matching=matching, data_lines=gated.lines, data=gated.summary)
 
 
 def _nothing_fits(matching: Matching, unreachable: Mapping[str, str]) -> tuple[str]:

@@ -7,7 +7,7 @@ from typing import Any
 
 from .digest import normal, whole
 from .minhash import BANDS, BINS, alike, jaccard, least_alike
-from .records import Record
+from .records import PARTS, Record
 from .spill import Spill
 
 #: Members of a bucket compared with each newcomer. Boilerplate puts thousands of unlike records
@@ -43,6 +43,9 @@ class Clusters:
 def plain_of(row: bytes) -> str:
     """Return the compare form of a written row's text."""
     value = json.loads(row)
+    if "messages" not in value and "text" not in value:  # a shape with columns of its own
+        *prompt, answer = value.values()
+        return normal(f"{PARTS.join(filter(None, prompt))} {answer}")
     return normal(
         whole(Record("", value.get("messages"), value.get("text", ""), "", "", empty_prompt=False))
     )
@@ -112,6 +115,7 @@ class Near:
     def run(self, alive: bytearray, progress: Callable[[int], None] | None = None) -> None:
         """Join every candidate pair that verifies."""
         n = len(self.rows)
+        self.sets = self.spill.shingles(alive)
         refused: set[int] = set()
         for k in range(BANDS):
             keys = self.spill.column(f"band{k:02d}")

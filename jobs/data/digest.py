@@ -214,7 +214,9 @@ def _keep(kept: list[tuple[int, Record]], options: Options, steps: Steps, out: D
             flags |= SHORT
         if size and steps.lengths and out.lengths.total[i] > size:
             flags |= TOO_LONG
-            flags |= NOTHING_TO_LEARN if out.lengths.prompt[i] >= size else 0
+            # An estimate is high on purpose: a record goes only where its low end is too long.
+            sure = 1 - lengths.ESTIMATE_BAND if out.lengths.how == tokens.ESTIMATE else 1
+            flags |= NOTHING_TO_LEARN if out.lengths.prompt[i] * sure >= size else 0
         if options.fix and record.messages:
             for message in record.messages:
                 if not message["content"].isprintable():
@@ -224,7 +226,7 @@ def _keep(kept: list[tuple[int, Record]], options: Options, steps: Steps, out: D
         out.flags.append(flags)
         out.exact.append(_digest16(plain))
         if steps.keep_rows:
-            out.rows.append((record.as_json() + "\n").encode())
+            out.rows.append((record.as_json(options.shape) + "\n").encode())
             prompt = normal(_prompt(record)) if options.validation else ""
             out.prompts.append(_short_hash(prompt) if prompt else 0)
             out.groups.append(_short_hash(record.group) if record.group else 0)

@@ -3,6 +3,8 @@
 Python's own hash() differs from run to run, so words are hashed with CRC-32, once each.
 """
 
+from collections import Counter
+from collections.abc import Iterable
 from zlib import crc32
 
 #: 21 bands of 3 bins: a pair with Jaccard 0.6 becomes a candidate with probability .994, 0.7 .9999.
@@ -10,6 +12,10 @@ BANDS, ROWS = 21, 3
 BINS = BANDS * ROWS
 #: Shorter texts have too few 3-grams to compare: only exact duplicates count there.
 MIN_WORDS = 8
+#: Wording that so many texts share is the task's, not the record's.
+COMMON_SHARE, COMMON_LEAST = 0.02, 20
+#: Texts looked at for it.
+COMMON_SAMPLE = 5000
 # 30 bits: CPython keeps such an int in one digit, which makes sets and sorting of them fast.
 _MASK = (1 << 30) - 1
 _K1, _K2 = 0x1E3779B1, 0x05EBCA77  # odd, from the primes of xxHash
@@ -81,6 +87,21 @@ def _fill(bins: dict[int, int]) -> None:
     bins[empty[0]] = bins[after] + step * _K2
     for i in empty[1:]:
         bins[i] = bins[i + 1] + _K2
+
+
+def common(sets: Iterable[set[int]]) -> frozenset[int]:
+    """Return the 3-grams of a task's wording: in over 2 % of the texts given, and in over 20.
+
+    They say nothing about whether two texts are copies: a set with one instruction in front of
+    every record would be one cluster.
+    """
+    often: Counter[int] = Counter()
+    n = 0
+    for found in sets:
+        often.update(found)
+        n += 1
+    least = max(COMMON_LEAST, n * COMMON_SHARE)
+    return frozenset(h for h, times in often.items() if times > least)
 
 
 def jaccard(a: set[int], b: set[int]) -> float:

@@ -10,7 +10,8 @@ LongRule = Literal["drop", "truncate"]
 class Options:
     """Settings of the gate. Lengths are in tokens where not said otherwise."""
 
-    format: str = ""  # "" = recognise; else a name of recognise.KINDS
+    format: str = ""  # "text": a text column counts, whatever stands beside it; "" = recognise
+    shape: str = ""  # what is written: "" = messages or text; else the columns of alpaca or pairs
     columns: tuple[tuple[str, str], ...] = ()  # (ours, theirs)
     roles: tuple[tuple[str, str], ...] = ()  # (theirs, ours)
     encoding: str = "utf-8"
@@ -42,6 +43,7 @@ class Options:
         """Return the choices that shape the output, for the manifest and for resuming."""
         keys = [
             "format",
+            "shape",
             "columns",
             "roles",
             "encoding",

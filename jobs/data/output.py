@@ -13,6 +13,7 @@ from typing import Any
 from . import read
 from .digest import EMPTY_PROMPT
 from .gate import Report
+from .lengths import Lengths, packed
 from .options import Options
 from .pii.policy import NOT_CHECKED
 from .spill import Spill
@@ -65,7 +66,7 @@ def write(
     (out / MANIFEST).unlink(missing_ok=True)
     rows = spill.rows()
     flags = spill.column("flags")
-    plain = bool(len(flags)) and all(f & EMPTY_PROMPT for f in flags)
+    plain = not options.shape and bool(len(flags)) and all(f & EMPTY_PROMPT for f in flags)
 
     def of(wanted: bool) -> Iterator[bytes]:
         for i in range(len(alive)):
@@ -84,7 +85,7 @@ def write(
     text = kinds <= {"text"} or plain
     manifest = {
         "schema": SCHEMA,
-        "format": "completion" if text else "chat_template",
+        "format": "completion" if text else options.shape or "chat_template",
         "inputs": inputs,
         "validation_inputs": given,
         "settings": options.settings(),
@@ -106,7 +107,7 @@ def write(
             "not_checked": list(NOT_CHECKED),
         },
         "split_proof": proof,
-        "tokens": _tokens(report),
+        "tokens": {**_tokens(report), "train": _train_tokens(spill, report, options, alive, held)},
         "files": files,
     }
     text_form = json.dumps(manifest, ensure_ascii=False, indent=1, sort_keys=True) + "\n"
@@ -117,6 +118,40 @@ def write(
 def _tokens(report: Report) -> dict[str, Any]:
     lengths = report.lengths
     return {"how": lengths.how, "total": sum(lengths.total), **lengths.percentiles()}
+
+
+def _train_tokens(
+    spill: Spill, report: Report, options: Options, alive: bytearray, held: set[int]
+) -> dict[str, Any]:
+    """Return what the training set alone comes to; what a forecast of time and price is made of."""
+    flat = spill.column("lengths")
+    train = Lengths(report.lengths.how)
+    for i in range(len(alive)):
+        if alive[i] and i not in held:
+            train.total.append(flat[3 * i])
+            train.prompt.append(flat[3 * i + 1])
+            train.answer.append(flat[3 * i + 2])
+    size = options.sequence_len
+    fits: dict[str, Any] = {}
+    if size:
+        row = train.row(size)
+        within = [total for total in train.total if total <= size]
+        sequences = packed(within, size)
+        fits = {
+            "sequence_len": size,
+            "rows_over": row["rows_over"],
+            "rows_with_nothing_to_learn": row["rows_with_nothing_to_learn"],
+            "tokens_within": sum(within),
+            "packed_sequences": sequences,
+            "packing_efficiency": round(sum(within) / (sequences * size), 4) if sequences else 0.0,
+        }
+    return {
+        "records": len(train.total),
+        "total": sum(train.total),
+        "trainable": sum(train.answer),
+        **train.percentiles(),
+        **fits,
+    }
 
 
 def axolotl_datasets(out: Path, manifest: dict[str, Any]) -> dict[str, Any]:

@@ -238,7 +238,7 @@ def _split(run: _Run, stage: Stage | None) -> tuple[set[int], dict[str, Any]]:
         run.report.add(
             run.report.files[0], 0, "no_validation", "no cluster is small enough to be held out"
         )
-    shingles = run.spill.shingles()
+    shingles = run.spill.shingles(run.alive)
     back: set[int] = set()
     while held:
         sets = [(i, shingles[i]) for i in sorted(held)]

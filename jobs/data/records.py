@@ -9,6 +9,10 @@ from .options import Options
 from .recognise import MEDIA_KEYS
 from .turns import Faults, Message
 
+#: Shapes a run can be given instead of messages, for prompts that are no conversation.
+SHAPES = ("alpaca", "prompt_completion")
+#: Between instruction and input while both are one turn; a noncharacter, so no text holds it.
+PARTS = "\n\ufdd0\n"
 _encode = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -22,10 +26,16 @@ class Record(NamedTuple):
     group: str
     empty_prompt: bool
 
-    def as_json(self) -> str:
-        """Return the record as one line of JSON without its line end."""
+    def as_json(self, shape: str = "") -> str:
+        """Return the record as JSON without a line end; `shape` is one of SHAPES or ""."""
         if self.messages is None:
             return _encode({"text": self.text})
+        if shape and len(self.messages) > 1:
+            prompt, answer = (m["content"] for m in self.messages[-2:])
+            if shape == "prompt_completion":
+                return _encode({"prompt": prompt, "completion": answer})
+            told, _, more = prompt.partition(PARTS)
+            return _encode({"instruction": told, "input": more, "output": answer})
         row: dict[str, Any] = {"messages": self.messages}
         if self.tools:
             row["tools"] = self.tools
@@ -49,6 +59,9 @@ def normalise(value: Any, options: Options, faults: Faults) -> tuple[str, Record
             return "unknown", None
     row: dict[str, Any] = _mapped(value, options) if options.columns else value
     kind, first, second = recognise.form_of(row)
+    if options.format == "text" and kind != "text":
+        name = next((key for key in recognise.TEXT_KEYS if key in row), "")
+        kind, first, second = ("text", name, "") if name else (kind, first, second)
     if kind == "unknown":
         row, kind, first, second = _by_folded_keys(row)
     if kind == "chat":
@@ -125,6 +138,8 @@ def _chat(
             if isinstance(pair, list)
             for r, c in zip(("user", "assistant"), pair, strict=False)
         ]
+    if options.columns:
+        said = [_mapped(turn, options) if isinstance(turn, dict) else turn for turn in said]
     kind = recognise.kind_of_turns(said)
     if len(row) > 1 and MEDIA_KEYS & row.keys() and _media(row, faults):
         return kind, None
@@ -225,7 +240,10 @@ def _pair(
     if kind == "alpaca":
         extra = row.get("input", row.get("context"))
         more = "" if extra is None else turns.text_of(extra, "input", faults)
-        told = f"{told}\n\n{more}" if more and more.strip() and told.strip() else told or more or ""
+        both = PARTS if options.shape == "alpaca" else "\n\n"
+        told = (
+            f"{told}{both}{more}" if more and more.strip() and told.strip() else told or more or ""
+        )
     out: list[Message] = []
     system = row.get("system", row.get("system_prompt"))
     if isinstance(system, str) and system.strip():

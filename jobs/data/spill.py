@@ -18,7 +18,7 @@ from typing import Any
 from .codes import Finding
 from .digest import Digest
 from .lengths import Lengths
-from .minhash import BANDS
+from .minhash import BANDS, COMMON_SAMPLE, common
 
 _COLUMNS = {
     "offsets": "Q",
@@ -149,9 +149,14 @@ class Spill:
         """Return the records by number."""
         return Rows(self.folder / "rows", self.column("offsets"))
 
-    def shingles(self) -> "Shingles":
-        """Return the shingle sets by record number."""
-        return Shingles(self.folder / "shingles", self.column("shingle_counts"))
+    def shingles(self, alive: bytearray | None = None) -> "Shingles":
+        """Return the shingle sets by record number, without the wording most of `alive` share."""
+        sets = Shingles(self.folder / "shingles", self.column("shingle_counts"))
+        if alive is not None:
+            living = [i for i in range(len(alive)) if alive[i]]
+            step = max(1, len(living) // COMMON_SAMPLE)
+            sets.common = common(sets[i] for i in living[::step])
+        return sets
 
     def all_lengths(self, how: str) -> Lengths:
         """Return the lengths of all kept records."""
@@ -196,6 +201,7 @@ class Shingles:
     def __init__(self, path: Path, counts: Any) -> None:
         """Map the file; an empty one is fine."""
         self.ends = array("Q", accumulate(counts))
+        self.common: frozenset[int] = frozenset()
         size = path.stat().st_size
         with path.open("rb") as file:  # the map outlives its file
             self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
@@ -207,7 +213,7 @@ class Shingles:
         start = self.ends[i - 1] if i else 0
         found = array("I")
         found.frombytes(self.map[start * 4 : self.ends[i] * 4])
-        return set(found)
+        return set(found) - self.common if self.common else set(found)
 
 
 def _kept(part: Digest) -> dict[str, Any]:

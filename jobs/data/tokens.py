@@ -53,7 +53,7 @@ def count(records: list[Record], options: Options) -> tuple[list[Length], str]:
     tokenizer = load(options.tokenizer)
     if tokenizer is None:
         return [estimate_record(r) for r in records], ESTIMATE
-    template = _template(options.chat_template, options.tokenizer)
+    template = None if options.shape else _template(options.chat_template, options.tokenizer)
     pieces: list[str] = []
     marks: list[list[tuple[bool, int]]] = []  # for each record: (is an answer, index of the piece)
     for record in records:

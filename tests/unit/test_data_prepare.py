@@ -236,3 +236,40 @@ def test_killed_run_resumes_to_the_same_bytes(tmp_path, entries):
     assert made.resumed_chunks >= entries
     prepare.prepare([source], tmp_path / "b", Options(mask=True), processes=1)
     assert hashes(tmp_path / "a") == hashes(tmp_path / "b")
+
+
+TASK = "Read the review and say in one word whether the buyer was content with it or not: "
+
+
+def task_record(rng, label):
+    said = TASK + " ".join(rng.choices(WORDS, k=14))
+    turns = [{"role": "user", "content": said}, {"role": "assistant", "content": label}]
+    return {"messages": turns}
+
+
+def test_one_wording_for_all_is_no_copy(tmp_path):
+    rng = random.Random(8)
+    rows = [task_record(rng, rng.choice(["content", "cross"])) for _ in range(300)]
+    rows += [json.loads(json.dumps(rows[5]).replace(TASK, TASK + "please now "))]
+    source = write(tmp_path / "in.jsonl", rows)
+    made = prepare.prepare([source], tmp_path / "a", Options(validation=0.1))
+    assert made.manifest["counts"]["near_duplicates"] == 1
+    assert made.manifest["counts"]["validation"] == 30
+
+
+def test_a_leak_is_told_from_a_shared_wording(tmp_path):
+    rng = random.Random(9)
+    rows = [task_record(rng, rng.choice(["content", "cross"])) for _ in range(300)]
+    source = write(tmp_path / "in.jsonl", rows)
+    held = [task_record(rng, "cross") for _ in range(10)]
+    clean = gate.check([source], Options())
+    given = write(tmp_path / "held.jsonl", held)
+    assert leakcheck.check([source], [given], Options(), clean) == 0
+    leak = json.loads(json.dumps(rows[7]))
+    leak["messages"][0]["content"] += " indeed"
+    given = write(tmp_path / "held.jsonl", [*held, leak])
+    report = gate.check([source], Options())
+    assert leakcheck.check([source], [given], Options(), report) == 1
+    assert [(f.line, f.code) for f in report.findings if f.severity == "error"] == [
+        (11, "split_leak")
+    ]
