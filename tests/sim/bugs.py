@@ -54,7 +54,7 @@ BUGS: dict[str, Bug] = {
     "give up after 15 minutes": Bug(("terminate_window",), LEAK | PROOF, "never_give_up"),
     "trust terminate's return": Bug(("terminate_swallowed",), LEAK | PROOF, "prove_absence"),
     "prove absence by one look": Bug(("list_lags",), PROOF, "two_reads"),
-    "take an error as gone": Bug(("describe_5xx", "find_5xx"), PROOF | LEAK, "errors_are_unknown"),
+    "take an error as gone": Bug(("outage_window",), PROOF | LEAK, "errors_are_unknown"),
     "take a 404 after the create as gone": Bug(
         ("list_lags",), PROOF | LEAK, "fresh_404_is_unknown"
     ),

@@ -102,6 +102,7 @@ class World:
     rules: Rules = ALL_RULES
     agent_has_no_claim: bool = False  # two planted bugs of the instance's side
     collect_is_blind: bool = False
+    dead_man_off: bool = False  # L2 is off on every machine
     time: float = 0.0
     rng: random.Random = field(init=False)
     swarm: Swarm = field(init=False)
@@ -140,7 +141,7 @@ class World:
                 ssh_delay_s=self.rng.uniform(0.0, 20.0),
                 boot_timeout_s=300.0,
                 billing_step_s=self.rng.choice((1.0, 1.0, 60.0)),
-                enforces_deadline=not has("no_dead_man"),
+                enforces_deadline=not (has("no_dead_man") or self.dead_man_off),
             ),
             offers=_offers(self.rng),
         )
@@ -168,7 +169,7 @@ class World:
             new = NewJob(
                 f"{self.rng.getrandbits(24):06x}", f"job-{number}", {}, offers,
                 LaunchSpec("ssh-ed25519 AAAA", disk_gib=20),
-                Caps(budget, max_s, reserve_usd=budget / 10 if budget else Decimal(0)),
+                Caps(budget, max_s, reserve_usd=budget / 4 if budget else Decimal(0)),
                 "/nonexistent",
             )  # fmt: skip
             self.jobs.append(new)
