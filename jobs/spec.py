@@ -267,7 +267,19 @@ class Checkpoints(BaseModel):
     every_steps: Count | None = Field(
         None, description="Steps between checkpoints; without it ten over the run."
     )
-    keep: Whole = Field(2, ge=1, le=100, description="Newest checkpoints kept on the machine.")
+    keep: Whole = Field(
+        2, ge=1, le=100, description="Newest checkpoints kept, on the machine and at home."
+    )
+    bring_home: bool | None = Field(
+        None,
+        description="Bring each checkpoint home while it trains, so that another machine can go "
+        "on from it; by default for adapters, whose checkpoints are small.",
+    )
+
+    def kept_at_home(self, method: Method) -> int:
+        """Return how many checkpoints are kept at home; 0: none is brought."""
+        wanted = method is not Method.FULL if self.bring_home is None else self.bring_home
+        return self.keep if wanted else 0
 
 
 class JobSpec(BaseModel):

@@ -67,6 +67,13 @@ class Follow:
 
 
 @dataclass(frozen=True, slots=True)
+class KeepCheckpoint:
+    """Bring a checkpoint home, a bounded part of it at a time."""
+
+    step: int
+
+
+@dataclass(frozen=True, slots=True)
 class Drain:
     """Pull what is left of log and metrics."""
 
@@ -90,5 +97,5 @@ class Wait:
 
 Action = (
     Record | Find | Describe | Launch | Terminate | Probe | Peek | PrepareNext | StartTrainer
-    | Follow | Drain | Collect | Farewell | Wait
+    | Follow | KeepCheckpoint | Drain | Collect | Farewell | Wait
 )  # fmt: skip

@@ -78,6 +78,7 @@ class Attempt:
     prepare_step: str = ""
     start_asked_at: float | None = None
     trainer_started_at: float | None = None
+    kept_step: int | None = None  # of the newest checkpoint at home
     trainer_exited_at: float | None = None
     pushed_at: float | None = None
     files: tuple[tuple[str, int, str], ...] = ()

@@ -82,9 +82,12 @@ class SiteMaker:
             token=order.claim_token,
             deadline_at=order.deadline_at,
             compose=lambda machine: compose_run(spec, machine),
-            uploads=tuple(
-                Upload(upload.local, upload.remote.removeprefix("./"))
-                for upload in uploads(spec, Layout("."))
+            uploads=(
+                *(
+                    Upload(upload.local, upload.remote.removeprefix("./"))
+                    for upload in uploads(spec, Layout("."))
+                ),
+                *_checkpoint(order),
             ),
             expect_adapter=spec.method != "full",
             may_stop_early=may_stop_early(spec),
@@ -136,6 +139,23 @@ class SiteMaker:
                 cost_is_notional=attempt is not None and attempt.price_is_notional,
             )
         )
+
+
+def _checkpoint(order: SiteOrder) -> list[Upload]:
+    """Return the files of the checkpoint to go on from, at their places on the instance.
+
+    Axolotl itself finds the newest one below its output folder (auto_resume_from_checkpoints).
+    """
+    from orchestrator.artifacts import checkpoint
+
+    found = checkpoint.newest(order.checkpoints) if order.checkpoints is not None else None
+    if found is None:
+        return []
+    place = f"out/{found.name}"
+    return [
+        Upload(path, f"{place}/{path.relative_to(found).as_posix()}")
+        for path in checkpoint.files_of(found)
+    ]
 
 
 def compose_run(spec: JobSpec, machine: Machine) -> Composed:

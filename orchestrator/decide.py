@@ -16,6 +16,7 @@ from orchestrator.actions import (
     Describe,
     Drain,
     Follow,
+    KeepCheckpoint,
     Launch,
     Peek,
     PrepareNext,
@@ -172,7 +173,16 @@ def _running(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> l
     wanted = _watch(attempt, seen, watch_s)
     wanted += _readdress(attempt, seen, limits.poll_s(terms.traits))
     wanted.append((seen.site_after, Follow()))
+    step = _checkpoint(attempt, seen, terms)
+    if step is not None:  # beside the log, which is followed on between its parts
+        wanted.append((seen.site_after if silent else seen.keep_after, KeepCheckpoint(step)))
     return wanted
+
+
+def _checkpoint(attempt: Attempt, seen: Observation, terms: Terms) -> int | None:
+    """Return the step of a checkpoint on the instance that is newer than what lies at home."""
+    step, settled = seen.saved_step, max(attempt.kept_step or 0, seen.tried_step or 0)
+    return step if terms.keep_checkpoints and step is not None and step > settled else None
 
 
 def _collecting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:

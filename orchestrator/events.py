@@ -151,6 +151,16 @@ class TrainerStarted:
 
 
 @dataclass(frozen=True, slots=True)
+class CheckpointKept:
+    """A checkpoint lies whole at home: another machine can go on from it."""
+
+    at: float
+    step: int
+    bytes: int
+    moves: ClassVar[Event | None] = None
+
+
+@dataclass(frozen=True, slots=True)
 class TrainerExited:
     """The agent's verdict; SUCCEEDED here means trained, not yet at home."""
 
@@ -316,8 +326,9 @@ class JobClosed:
 AttemptEvent = (
     Opened | LaunchAsked | LaunchDelayed | LaunchUnclear | SettleRead | MachineSeen | Launched
     | Refused | PriceSeen | EndpointSeen | SshReady | StepDone | StartAsked | TrainerStarted
-    | TrainerExited | ArtifactsPushed | Aborted | TerminateAsked | TerminateAccepted
-    | TerminateFailed | AbsenceRead | AbsenceDenied | MachineGone | InstanceGone | EndDeclared
+    | CheckpointKept | TrainerExited | ArtifactsPushed | Aborted | TerminateAsked
+    | TerminateAccepted | TerminateFailed | AbsenceRead | AbsenceDenied | MachineGone | InstanceGone
+    | EndDeclared
     | Resurfaced | StillBilling | Noted
 )  # fmt: skip
 JobEvent = JobSubmitted | CancelAsked | JobClosed

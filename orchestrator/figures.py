@@ -18,6 +18,11 @@ class Figures:
         self._metrics = MetricsReader(gpu_count=count)
         self._log = LogMetricsReader(gpu_count=count)
 
+    @property
+    def saved_step(self) -> int | None:
+        """Return the step of the newest checkpoint that is whole on the instance's disk."""
+        return self._metrics.latest.saved_step
+
     def read(self, metrics: Path, log: Path, now: float) -> Progress | None:
         """Return what is known now; None where nothing is."""
         found = self._metrics.read(metrics) if metrics.exists() else Metrics()

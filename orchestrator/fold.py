@@ -231,6 +231,7 @@ _CHANGES: dict[type[Any], Callable[[Attempt, Any], Changes]] = {
     ev.StepDone: lambda _, e: {"prepare_step": e.step},
     ev.StartAsked: lambda _, e: {"start_asked_at": e.at},
     ev.TrainerStarted: lambda _, e: {"trainer_started_at": e.at},
+    ev.CheckpointKept: lambda _, e: {"kept_step": e.step},
     ev.TrainerExited: _trainer_exited,
     ev.ArtifactsPushed: _artifacts_pushed,
     ev.Aborted: lambda a, e: _first_reason(a, e.reason, e.evidence),

@@ -62,6 +62,10 @@ class Home:
         folder.mkdir(mode=0o700, exist_ok=True)
         return folder / name
 
+    def checkpoints(self, job_id: str) -> Path:
+        """Return where the checkpoints of a job lie that were brought home; may not be there."""
+        return self.job_folder(job_id) / "checkpoints"
+
     def key_path(self, job_id: str) -> Path:
         """Return where the job's private SSH key lies; who makes it writes it 0600."""
         return self.job_folder(job_id) / "id_ed25519"

@@ -13,6 +13,8 @@ from orchestrator.states import ENDINGS, Reason, State
 from providers.base import Offer
 
 SECONDS_PER_HOUR = 3600
+# The machine went, not the training: it goes on elsewhere from its newest checkpoint.
+LOST = frozenset({Reason.INSTANCE_LOST, Reason.AGENT_LOST, Reason.SSH_LOST})
 USEFUL_S = 60.0  # an attempt that could not last so long is not opened
 
 
@@ -89,12 +91,19 @@ def _next_offer(new: NewJob, attempts: Sequence[Attempt]) -> Offer | None:
     """Return the first offer after the last one tried, of a provider whose limit is not reached.
 
     An offer whose launch was never answered was not really tried: it is the last resort once more.
+    So is one whose machine was lost in the middle of the work: another of its kind may last, best
+    first, and not where it was lost if there is a choice.
     """
     full = {a.provider for a in attempts if a.reason is Reason.QUOTA}
     tried = new.offers.index(attempts[-1].offer) + 1 if attempts else 0
     fresh = next((o for o in new.offers[tried:] if o.provider not in full), None)
     if fresh is None and attempts and attempts[-1].reason is Reason.LAUNCH_UNKNOWN:
         return attempts[-1].offer
+    if fresh is None and attempts and attempts[-1].reason in LOST:
+        again = [o for o in new.offers if o.provider not in full]
+        lost = attempts[-1].offer
+        elsewhere = [o for o in again if (o.provider, o.region) != (lost.provider, lost.region)]
+        return next(iter([*elsewhere, *again]), None)
     return fresh
 
 

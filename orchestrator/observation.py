@@ -56,6 +56,9 @@ class Observation:
     prepared: bool = False
     status: AgentStatus | None = None
     dead_since: float | None = None  # the agent is not alive and left no verdict
+    saved_step: int | None = None  # of the newest checkpoint that is whole on the instance
+    keep_after: float = 0.0  # no transfer of a checkpoint before that moment
+    tried_step: int | None = None  # of the newest one that is not worth another try
     drained: bool = False  # nothing of the log is left to pull
     collected: tuple[tuple[str, int, str], ...] | None = None
     farewell_done: bool = False
@@ -73,6 +76,7 @@ class Terms:
     budget_usd: Decimal | None = None
     reserve_usd: Decimal = Decimal(0)
     boot_timeout_s: float | None = None  # None: the trait's
+    keep_checkpoints: int = 0  # how many are kept at home; 0: none is brought
 
     @property
     def boot_s(self) -> float:

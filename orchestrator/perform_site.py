@@ -16,11 +16,13 @@ from orchestrator.actions import (
     Drain,
     Farewell,
     Follow,
+    KeepCheckpoint,
     Peek,
     PrepareNext,
     Probe,
     StartTrainer,
 )
+from orchestrator.artifacts import checkpoint
 from orchestrator.case import Case
 from orchestrator.hands import Hands
 from orchestrator.redact import told
@@ -77,6 +79,32 @@ def _follow(_: Follow, case: Case, hands: Hands) -> None:
             case.seen.status = status  # a verdict counts, also while this disk is full
 
     _on_site(case, hands, "follow", follow)
+
+
+def _keep_checkpoint(action: KeepCheckpoint, case: Case, hands: Hands) -> None:
+    """Bring a part of a checkpoint home. A checkpoint that cannot be had never ends a training."""
+    folder = hands.runner.home.checkpoints(case.attempt.job_id)
+
+    def keep(site: Site) -> None:
+        try:
+            kept = site.keep_checkpoint(action.step, folder)
+        except SiteRefused as refused:
+            case.seen.tried_step = action.step
+            said = f"checkpoint {action.step} was not kept: {told(refused, kind=False)}"
+            hands.commit(ev.Noted(hands.runner.clock.now(), said))
+            return
+        if kept is None:
+            return
+        case.seen.tried_step = kept.step
+        if kept.bytes:
+            hands.commit(ev.CheckpointKept(hands.runner.clock.now(), kept.step, kept.bytes))
+            checkpoint.prune(folder, case.terms.keep_checkpoints)
+
+    follow_at = case.seen.site_after
+    if _on_site(case, hands, "checkpoint", keep):
+        case.seen.site_after = follow_at  # the log is followed on at its own pace
+    else:
+        case.seen.keep_after = case.seen.site_after
 
 
 def _watch_agent(case: Case, status: AgentStatus, now: float) -> None:
@@ -145,6 +173,7 @@ def _pull(site: Site, case: Case, hands: Hands, times: int) -> bool:
         figures = case.figures.read(
             folder / "metrics.jsonl", folder / "train.log", runner.clock.now()
         )
+        case.seen.saved_step = case.figures.saved_step
         runner.pulled(hands.lease, attempt, sizes, figures, grew)
         case.offsets |= sizes
     return not rest
@@ -220,6 +249,8 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         remote=traits.remote,
         key_file=endpoint.key_file,
         axolotl_env=endpoint.axolotl_env,
+        # Once it has brought one home itself it runs, and has nothing to go on from.
+        checkpoints=None if attempt.kept_step else hands.runner.home.checkpoints(attempt.job_id),
     )
 
 
@@ -229,6 +260,7 @@ ON_SITE: dict[type[object], Callable[..., None]] = {
     PrepareNext: _prepare_next,
     StartTrainer: _start_trainer,
     Follow: _follow,
+    KeepCheckpoint: _keep_checkpoint,
     Drain: _drain,
     Collect: _collect,
     Farewell: _farewell,

@@ -33,6 +33,7 @@ class Caps:
     boot_timeout_s: None: the provider's trait.
     reserve_usd: kept for bringing the adapter home; not spent on training.
     max_machines: attempts that got a machine; refusals do not count.
+    keep_checkpoints: how many are brought home and kept while it trains; 0: none.
     """
 
     budget_usd: Decimal | None = None
@@ -40,6 +41,7 @@ class Caps:
     boot_timeout_s: float | None = None
     reserve_usd: Decimal = Decimal(0)
     max_machines: int = 3
+    keep_checkpoints: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -385,4 +385,5 @@ def _terms(runner: Runner, record: JobRecord, attempt: Attempt) -> Terms:
         caps.budget_usd,
         caps.reserve_usd,
         caps.boot_timeout_s,
+        caps.keep_checkpoints,
     )

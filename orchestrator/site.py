@@ -60,6 +60,14 @@ class Collected:
     files: tuple[tuple[str, int, str], ...]  # path, bytes, sha256
 
 
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """A checkpoint that lies whole at home; bytes 0: it was pruned there before it was fetched."""
+
+    step: int
+    bytes: int
+
+
 class Site(Protocol):
     """One attempt's machine.
 
@@ -99,6 +107,13 @@ class Site(Protocol):
 
     def collect(self, folder: Path) -> Collected:
         """Bring the adapter home into `folder`, verify size, sha256 and finiteness; atomic."""
+        ...
+
+    def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
+        """Bring the checkpoint of a step home into `folder`, whole or not at all.
+
+        Bounded per call; None: there is more of it, call again.
+        """
         ...
 
     def close(self) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from providers.base import HostKey
@@ -13,7 +14,8 @@ class SiteOrder:
     """host_key None: nobody could vouch for one (trust on first use). spec: the job file, checked.
 
     claim_token: the agent serves one token only; the same after every restart of ours, so that a
-    second start finds the first, and another attempt's is refused.
+    second start finds the first, and another attempt's is refused. checkpoints: the folder whose
+    newest whole checkpoint the training goes on from; None: it begins anew.
     """
 
     job_id: str
@@ -32,3 +34,4 @@ class SiteOrder:
     remote: bool
     key_file: str | None = None  # None: the job's own key
     axolotl_env: str | None = None  # on the instance
+    checkpoints: Path | None = None

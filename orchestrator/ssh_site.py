@@ -12,16 +12,18 @@ from typing import Any
 from orchestrator import logs
 from orchestrator.agent.bundle import AGENT_FILE
 from orchestrator.agent_answers import ABSENT, read_status
+from orchestrator.artifacts import checkpoint
 from orchestrator.artifacts.collect import Result, collect
 from orchestrator.artifacts.manifest import ArtifactsMissing, ArtifactsRefused
 from orchestrator.bootstrap import ORDER, Bootstrap
 from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell, ShellError
-from orchestrator.site import AgentStatus, Collected, SiteError, SiteRefused
+from orchestrator.site import AgentStatus, Collected, Kept, SiteError, SiteRefused
 from orchestrator.states import Reason
 
 START_S = 60.0
 STOP_MARGIN_S = 60.0  # beyond the trainer's grace: the agent's KILL, its checks of the adapter
 MANIFEST_S = 3600.0  # it hashes all: a model of 1 TB at 300 MB/s
+KEEP_S = 5.0  # of a checkpoint's transfer in one call: the log is followed on in between
 PULLED = frozenset({"train.log", "metrics.jsonl"})
 FOREIGN_CLAIM = 3  # the agent's exit status
 
@@ -49,6 +51,7 @@ class SshSite:
         self._shell: Shell | None = None
         self._closed = False
         self._connecting = threading.Lock()
+        self._listed: tuple[int, Any] | None = None  # the newest checkpoint's manifest, by step
 
     def probe(self) -> None:
         """Connect and have the instance answer."""
@@ -125,6 +128,35 @@ class SshSite:
                 raise SiteRefused(Reason.ARTIFACTS_REFUSED, str(refused)) from refused
             except ArtifactsMissing as missing:
                 raise SiteRefused(Reason.ARTIFACTS_FAILED, str(missing)) from missing
+
+    def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
+        """Bring a checkpoint home, KEEP_S of it at a time. See `Site.keep_checkpoint`."""
+        clock = self._bootstrap.clock
+        until = clock.monotonic() + KEEP_S
+        remote = f"{self._folder}/out/checkpoint-{step}"
+        with self._connected() as shell:
+            try:
+                size = checkpoint.bring(
+                    shell, remote, folder, step, self._checkpoint_manifest(shell, step),
+                    adapter=self._result.adapter, enough=lambda: clock.monotonic() >= until,
+                )  # fmt: skip
+            except checkpoint.NotYetWhole:
+                return None
+            except ArtifactsRefused as refused:
+                raise SiteRefused(Reason.ARTIFACTS_REFUSED, str(refused)) from refused
+            except ArtifactsMissing:  # pruned by the trainer meanwhile: a newer one is there
+                return Kept(step, 0)
+        return Kept(step, size)
+
+    def _checkpoint_manifest(self, shell: Shell, step: int) -> Any:
+        """Return what the agent lists of a checkpoint; hashed there once a step."""
+        if self._listed is None or self._listed[0] != step:
+            words = ["manifest", self._folder, "--checkpoint", str(step)]
+            end = self._agent(shell, *words, timeout_s=MANIFEST_S)
+            if end.rc != 0:
+                raise SiteRefused(Reason.ARTIFACTS_FAILED, f"no list of files: {_words(end)}")
+            self._listed = (step, _document(end))
+        return self._listed[1]
 
     def close(self) -> None:
         """Drop the connection; a blocked call returns with SiteError."""

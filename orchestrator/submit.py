@@ -177,6 +177,7 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
                 budget_usd=spec.limits.budget_usd,
                 max_s=float(spec.limits.hours) * 3600,
                 boot_timeout_s=None if boot is None else float(boot) * 60,
+                keep_checkpoints=spec.checkpoints.kept_at_home(spec.method),
             ),
             output_folder=str(spec.output),
             expected_usd=planned.best.expected_usd,

@@ -40,6 +40,7 @@ class AttemptView:
     deadline_at: float
     suspect_until: float | None
     prepare_step: str
+    kept_step: int | None  # of the newest checkpoint that it brought home
     step: int | None
     max_steps: int | None
     loss: float | None

@@ -98,6 +98,7 @@ def attempt_view(
         deadline_at=attempt.deadline_at,
         suspect_until=attempt.suspect_until,
         prepare_step=attempt.prepare_step,
+        kept_step=attempt.kept_step,
         step=figures.step,
         max_steps=figures.max_steps,
         loss=figures.loss,

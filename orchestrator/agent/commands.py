@@ -37,7 +37,7 @@ USAGE = """usage: gpujob_agent.py start ORDER
        gpujob_agent.py status FOLDER
        gpujob_agent.py await FOLDER [--timeout S]
        gpujob_agent.py stop FOLDER [--now] [--reason REASON]
-       gpujob_agent.py manifest FOLDER"""
+       gpujob_agent.py manifest FOLDER [--checkpoint STEP]"""
 ANSWERED, FAILED, BAD_INPUT, FOREIGN_CLAIM = 0, 1, 2, 3
 ANSWER_TIMEOUT_S = 30.0
 STOP_MARGIN_S = 20.0  # beyond the grace: KILL, checks of what was saved
@@ -77,10 +77,12 @@ def _dispatch(argv: list[str]) -> Document:
         word = argv.pop(0)
         if word == "--now":
             options[word] = "yes"
-        elif word in ("--timeout", "--reason") and argv:
+        elif word in ("--timeout", "--reason", "--checkpoint") and argv:
             options[word] = argv.pop(0)
             if word == "--reason" and not re.match(r"[A-Z_]{1,40}\Z", options[word]):
                 raise CannotAnswer(BAD_INPUT, "--reason %r is no reason" % options[word])
+            if word == "--checkpoint" and not re.match(r"\d{1,9}\Z", options[word]):
+                raise CannotAnswer(BAD_INPUT, "--checkpoint %r is no step" % options[word])
         else:
             words.append(word)
     if len(words) != 2 or words[0].startswith("-"):
@@ -98,7 +100,7 @@ def _dispatch(argv: list[str]) -> Document:
     if command == "stop":
         return stop(place, now="--now" in options, reason=options.get("--reason", "CANCELLED"))
     if command == "manifest":
-        return manifest(place)
+        return manifest(place, options.get("--checkpoint"))
     raise CannotAnswer(BAD_INPUT, USAGE)
 
 
@@ -234,10 +236,15 @@ def _environments() -> Iterator[tuple[int, str]]:
                 yield int(name), os.fsdecode(variable.partition(b"=")[2])
 
 
-def manifest(folder: str) -> Document:
-    """Return path, size and sha256 of the regular files below out/, no symlinks, no checkpoints."""
+def manifest(folder: str, checkpoint: str | None = None) -> Document:
+    """Return path, size and sha256 of the regular files below out/, no symlinks, no checkpoints.
+
+    With a step: of that checkpoint's; no files where it was pruned, or never was.
+    """
     order = read_document(os.path.join(folder, ORDER)) or {}
     out = os.path.join(folder, str(order.get("out") or "out"))
+    if checkpoint is not None:
+        out = os.path.join(out, "checkpoint-%d" % int(checkpoint))
     files = []
     for path in _walk(out, "", 0):
         entry = _hashed(out, path)

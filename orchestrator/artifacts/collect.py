@@ -78,14 +78,14 @@ def collect(
     before = 0
     for wanted in choice.wanted:
         step = shifted(progress, before, choice.total_bytes)
-        _fetch(shell, f"{remote}/{wanted.path}", part / wanted.path, wanted, step)
+        fetch(shell, f"{remote}/{wanted.path}", part / wanted.path, wanted, step)
         before += wanted.bytes
     _check_weights(part, choice, result)
     files = _finish(part, choice, result, remote)
     if target.exists():
         target.rmdir()
     part.rename(target)
-    _sync(target.parent)
+    sync(target.parent)
     return Collected(target, files)
 
 
@@ -123,10 +123,13 @@ def _check_room(part: Path, choice: Choice) -> None:
         raise OSError(28, message)
 
 
-def _fetch(
+def fetch(
     shell: Shell, remote: str, local: Path, wanted: Wanted, progress: Progress | None
 ) -> None:
-    """Fetch one file, unless it is there; a second time if it came otherwise than promised."""
+    """Fetch one file, unless it is there; a second time if it came otherwise than promised.
+
+    Raises ArtifactsRefused, ArtifactsMissing, ShellError.
+    """
     if _is_there(local, wanted.bytes, wanted.sha256):
         return
     for _ in range(2):
@@ -179,7 +182,7 @@ def _finish(part: Path, choice: Choice, result: Result, remote: str) -> tuple[Fi
     for name in sorted(names):
         path = part / name
         path.chmod(0o644)
-        _sync(path)
+        sync(path)
         files.append((name, path.stat().st_size, _sha256(path)))
     document = {
         "schema": SCHEMA,
@@ -193,8 +196,8 @@ def _finish(part: Path, choice: Choice, result: Result, remote: str) -> tuple[Fi
     _write(part / MANIFEST, (json.dumps(document, indent=2) + "\n").encode())
     (part / MANIFEST).chmod(0o644)
     part.chmod(0o755)
-    _sync(part / MANIFEST)
-    _sync(part)
+    sync(part / MANIFEST)
+    sync(part)
     return tuple(files)
 
 
@@ -208,7 +211,8 @@ def _sha256(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-def _sync(path: Path) -> None:
+def sync(path: Path) -> None:
+    """Make a file's or folder's state durable."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
         os.fsync(descriptor)

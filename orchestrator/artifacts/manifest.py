@@ -22,6 +22,7 @@ MAX_TEXT_BYTES = 64 << 20  # a tokenizer.json has up to 35 MB (Gemma)
 MAX_ADAPTER_BYTES = 64 * GIB  # rank 512 on all layers of a 405B model has some 40 GiB
 MAX_MODEL_BYTES = 2048 * GIB  # a 1T model in 16 bits
 MAX_SHARDS = 512
+MAX_CHECKPOINT_TIMES = 8  # weights, gradients' master copies and two moments in fp32
 
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
 ADAPTER_CONFIG = "adapter_config.json"
@@ -37,6 +38,16 @@ _BESIDE = frozenset({
     "chat_template.jinja", "chat_template.json", "preprocessor_config.json",
     "processor_config.json", MODEL_CONFIG, "generation_config.json",
 })  # fmt: skip
+# What transformers needs beside the weights to go on from a checkpoint (Trainer._save_checkpoint),
+# and what Axolotl adds. Pickles among them are carried unread: the next trainer loads them with
+# torch's weights_only reader. training_args.bin is not among them, and is not needed.
+_STATE = re.compile(
+    r"trainer_state\.json|tokens_state\.json|optimizer\.(pt|bin)|scheduler\.pt|scaler\.pt"
+    r"|rng_state(_\d{1,4})?\.pth|latest"
+    r"|global_step\d{1,9}/[a-z0-9_]{1,80}_states\.pt"  # DeepSpeed ZeRO
+    r"|(optimizer|pytorch_model_fsdp)_0/(__\d{1,4}_\d{1,4}\.distcp|\.metadata)"  # FSDP
+)
+TRAINER_STATE = "trainer_state.json"
 _PICKLES = frozenset({".bin", ".pt", ".pth", ".pkl", ".pickle", ".ckpt", ".joblib", ".npy"})
 # transformers pickles its arguments beside the weights; harmless where it stays.
 _LEFT_PICKLES = frozenset({"training_args.bin"})
@@ -91,6 +102,31 @@ def choose(document: Any, *, adapter: bool) -> Choice:
     if choice.total_bytes > (MAX_ADAPTER_BYTES if adapter else MAX_MODEL_BYTES):
         raise ArtifactsRefused(f"{choice.total_bytes:,} bytes in all, beyond every bound")
     _check_whole({file.path for file in wanted}, adapter=adapter)
+    return choice
+
+
+def choose_checkpoint(document: Any, *, adapter: bool) -> Choice:
+    """Return what to take of a checkpoint's manifest: weights and the trainer's state.
+
+    Raises ArtifactsRefused, and ArtifactsMissing where it is not whole (pruned meanwhile).
+    """
+    entries = _entries(document)
+    _check_unique([entry.path for entry in entries])
+    wanted = []
+    for entry in entries:
+        if _is_taken(entry.path, adapter=adapter):
+            _check_size(entry, adapter=adapter)
+            wanted.append(entry)
+        elif _STATE.fullmatch(entry.path):
+            wanted.append(entry)
+    choice = Choice(tuple(wanted), ())
+    if choice.total_bytes > MAX_CHECKPOINT_TIMES * MAX_MODEL_BYTES:
+        raise ArtifactsRefused(f"{choice.total_bytes:,} bytes in all, beyond every bound")
+    names = {file.path for file in wanted}
+    if TRAINER_STATE not in names:
+        raise ArtifactsMissing(f"the checkpoint has no {TRAINER_STATE}")
+    if adapter:
+        _check_whole(names, adapter=True)
     return choice
 
 

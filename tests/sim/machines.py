@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.site import AgentStatus, Collected, ExitReport, SiteError, SiteRefused
+from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, SiteError, SiteRefused
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason
 from providers.base import InstanceId
@@ -114,6 +114,10 @@ class SimSite:
             raise SiteRefused(Reason.ARTIFACTS_REFUSED, "no adapter")
         box.collected = True
         return Collected(folder, (("adapter_model.safetensors", 1, "00"),))
+
+    def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
+        self._reach()
+        return Kept(step, 1)
 
     def close(self) -> None:
         return

@@ -39,6 +39,7 @@ ATTEMPT = AttemptView(
     deadline_at=NOW + 80_000,
     suspect_until=None,
     prepare_step="",
+    kept_step=None,
     step=512,
     max_steps=902,
     loss=1.284,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import shlex
 import shutil
@@ -59,10 +60,14 @@ class LocalShell:
 
     def get(
         self, remote: str, local: Path, *, max_bytes: int, progress: Progress | None = None
-    ) -> None:
-        if Path(remote).stat().st_size > max_bytes:
+    ) -> str:
+        size = Path(remote).stat().st_size
+        if size > max_bytes:
             raise ShellError("too large")
+        if progress is not None:
+            progress(size // 2, size)
         shutil.copyfile(remote, local, follow_symlinks=False)
+        return hashlib.sha256(local.read_bytes()).hexdigest()
 
     def read_from(self, remote: str, offset: int, *, max_bytes: int) -> Iterator[bytes]:
         fd = os.open(remote, os.O_RDONLY)

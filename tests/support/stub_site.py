@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.clock import Clock
-from orchestrator.site import AgentStatus, Collected, ExitReport, SiteError
+from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, SiteError
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason
 
@@ -92,6 +92,10 @@ class StubSite:
     def collect(self, folder: Path) -> Collected:
         self._meet("collect")
         return Collected(folder, self._stub.files)
+
+    def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
+        self._meet("checkpoint")
+        return Kept(step, 1)
 
     def close(self) -> None:
         self._closed.set()

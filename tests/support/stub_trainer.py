@@ -11,7 +11,7 @@ steps                 config's max_steps, else 20
 seconds_per_step      0.01
 startup_s             0         before the first line
 log_bytes_per_step    0         filler beside the ordinary lines: NUL, 0xff, ANSI, no newline
-save_steps            0         every so many steps a checkpoint folder
+save_steps            0         every so many steps a checkpoint; the newest one is gone on from
 metrics               true      write metrics.jsonl as the plugin does
 adapter_bytes         4096      size of each of the adapter's two tensors
 children              0         so many children that outlive it, every second in its own session
@@ -103,9 +103,10 @@ class Run:
         self.write("tokenizer_config.json", b"{}")
         say("axolotl.utils.data.sft", "Loading raw datasets...")
         say("axolotl.train", "Starting trainer...")
-        self.record({"event": "train_begin", "step": 0})
-        self.bar(0)
-        for step in range(1, self.steps + 1):
+        begin = self.resumed()
+        self.record({"event": "train_begin", "step": begin})
+        self.bar(begin)
+        for step in range(begin + 1, self.steps + 1):
             time.sleep(float(self.switches.get("seconds_per_step", 0.01)))
             self.step(step)
             if self.fail and step == self.fail_at:
@@ -131,9 +132,23 @@ class Run:
         self.record({"event": "log", "step": step, "epoch": step / self.steps, **exact})
         every = int(self.switches.get("save_steps", 0))
         if every and step % every == 0:
-            for name in ("trainer_state.json", "optimizer.pt", "adapter_model.safetensors"):
-                self.write(f"checkpoint-{step}/{name}", b"{}")
+            place = f"checkpoint-{step}/"
+            self.save_weights(place)
+            self.write(place + "adapter_config.json", b'{"peft_type": "LORA", "r": 8}')
+            self.write(place + "optimizer.pt", b"not read by anybody" * 100)
+            self.write(place + "training_args.bin", b"a pickle")
+            self.write(place + "trainer_state.json", json.dumps({"global_step": step}).encode())
             self.record({"event": "save", "step": step})
+
+    def resumed(self):
+        """Return the step of the newest checkpoint, as auto_resume_from_checkpoints finds it."""
+        steps = [int(path.name.partition("-")[2]) for path in self.out.glob("checkpoint-*")]
+        if not steps:
+            return 0
+        state = json.loads(
+            (self.out / f"checkpoint-{max(steps)}" / "trainer_state.json").read_text()
+        )
+        return state["global_step"]
 
     def break_down(self):
         """Fail in the chosen way; None where the run goes on to its (false) end."""
@@ -168,6 +183,14 @@ class Run:
             say("axolotl.train", f"Model successfully saved to {self.out}")
 
     def save(self):
+        """Write all that a finished training leaves."""
+        self.save_weights("")
+        self.write("README.md", b"---\nbase_model: x\n---\na path: /home/user/job\n")
+        self.write("config.json", b"{}")
+        self.write("tokenizer.json", b"{}")
+        self.write("debug.log", b"the whole log again\n")
+
+    def save_weights(self, place):
         """Write the weights: an adapter, or a whole model where the config has no adapter."""
         values = max(4, int(self.switches.get("adapter_bytes", 4096)) // 4)
         number = float("nan") if self.fail in ("nan", "nan_adapter") else 0.01
@@ -182,11 +205,7 @@ class Run:
         head = json.dumps(header).encode()
         head += b" " * (-len(head) % 8)
         target = "model.safetensors" if self.full else "adapter_model.safetensors"
-        self.write(target, struct.pack("<Q", len(head)) + head + body * len(names))
-        self.write("README.md", b"---\nbase_model: x\n---\na path: /home/user/job\n")
-        self.write("config.json", b"{}")
-        self.write("tokenizer.json", b"{}")
-        self.write("debug.log", b"the whole log again\n")
+        self.write(place + target, struct.pack("<Q", len(head)) + head + body * len(names))
 
     def write(self, name, data):
         """Write a file below the output folder."""

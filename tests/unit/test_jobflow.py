@@ -78,6 +78,19 @@ def test_an_offer_that_never_answered_is_the_last_resort_once_more():
     assert move(*thrice, offers=(A,)) == Close(Reason.LAUNCH_UNKNOWN, "why 1")
 
 
+@pytest.mark.parametrize("reason", [Reason.INSTANCE_LOST, Reason.AGENT_LOST, Reason.SSH_LOST])
+def test_a_lost_machine_is_followed_by_another_even_of_its_own_kind(reason):
+    here, there = replace(A, region="here"), replace(B, region="there")
+    lost = over(reason, there, 2, machine=True)
+    assert move(over(reason, here, machine=True), offers=(here, there)).offer == there
+    assert move(lost, offers=(here, there)).offer == here, "the place that lost it is cooled down"
+    assert move(over(reason, machine=True), offers=(A,)).offer == A
+    thrice = [over(reason, A, n, machine=True) for n in (1, 2, 3)]
+    assert move(*thrice, offers=(A,)) == Close(reason, "why 3"), "attempts are bounded"
+    broke = move(over(reason, machine=True), offers=(A,), budget_usd=Decimal("0.5"), spent="0.49")
+    assert broke.reason is Reason.BUDGET
+
+
 def test_too_little_time_or_money_opens_nothing():
     late = move(over(Reason.NO_CAPACITY), max_s=120.0)
     assert (late.reason, late.evidence) == (
