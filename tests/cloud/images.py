@@ -26,6 +26,7 @@ EXPORT = """\
 env | sed -n 's/^\\(RUNPOD_[A-Z_0-9]*\\|PATH\\)=\\(.*\\)$/export \\1="\\2"/p' > /etc/rp_environment
 printf '%s\\n' '. /etc/rp_environment' >> "$HOME/.bashrc"
 """
+HOME = "/root"
 SCRIPT_HEAD = "#!/bin/sh\numask 022\n"
 CLOUD_ENTRYPOINT = SCRIPT_HEAD + EXPORT + SSHD_SETUP + 'exec "$@"\n'
 RUNPOD_START = SCRIPT_HEAD + SSHD_SETUP + EXPORT + "exec sleep infinity\n"
@@ -62,7 +63,7 @@ class Image:
 
 
 CLOUD = Image(
-    ("/root/cloud-entrypoint.sh",),
+    (f"{HOME}/cloud-entrypoint.sh",),
     files={"root/cloud-entrypoint.sh": CLOUD_ENTRYPOINT},
     cuda="13.0",
 )

@@ -86,7 +86,7 @@ def test_stop_wipes_the_container_disk_and_keeps_the_volume(sim: Cloud, key: Job
     made = create(sim, "gpujob-stop", key)
     pod = running(sim, made["id"])
     remote = shell(sim, pod, key)
-    said(remote, "touch /root/mine /workspace/data/kept")
+    said(remote, "touch ~/mine /workspace/data/kept")
     action = f"/v2/pods/{pod['id']}/action"
     assert sim.call("POST", action, {"action": "stop"})[1]["status"] == "EXITED"
     assert sim.call("POST", action, {"action": "stop"})[0] == 409
@@ -96,7 +96,7 @@ def test_stop_wipes_the_container_disk_and_keeps_the_volume(sim: Cloud, key: Job
     again = running(sim, pod["id"])
     assert again["ssh"]["direct"]["port"] != pod["ssh"]["direct"]["port"]
     remote = shell(sim, again, key)
-    found = said(remote, "ls /root/mine; ls /workspace/data")
+    found = said(remote, "ls ~/mine; ls /workspace/data")
     assert (found, said(remote, "id -un")) == ("kept\n", "root\n")
     remote.close()
 
