@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from orchestrator.locate import environment
-from orchestrator.settings import Settings, load_settings
+from orchestrator.settings import Settings, SettingsRefused, load_settings
 
 if TYPE_CHECKING:
     from orchestrator.compose_site import Tell
@@ -40,15 +40,27 @@ def _tell_nobody(_job: str, _name: str, _done: int, _total: int) -> None:
 
 
 def make_providers(settings: Settings, home: Path) -> dict[str, Provider]:
-    """Return the providers that are set up, by name. From here on their keys are masked."""
+    """Return the providers that are set up, by name. From here on their keys are masked.
+
+    Raises SettingsRefused for a provider's own setting that cannot be used.
+    """
     from orchestrator.clock import SystemClock
     from orchestrator.redact import remember_environment
-    from providers.registry import PROVIDERS, create
+    from providers.registry import KEYS, PROVIDERS, create
 
     remember_environment()
     clock = SystemClock()
     settings = settings.model_copy(update={"home": home})
-    return {name: create(name, settings, clock) for name in PROVIDERS if name not in REHEARSALS}
+    variables = environment(os.environ, Path.cwd())
+    wanted = [
+        name
+        for name in PROVIDERS
+        if name not in REHEARSALS and (name not in KEYS or variables.get(KEYS[name]))
+    ]
+    try:
+        return {name: create(name, settings, clock) for name in wanted}
+    except ValueError as error:
+        raise SettingsRefused(str(error)) from None
 
 
 def compose(

@@ -97,8 +97,8 @@ def _plain(name: str) -> str:
     return kept.removesuffix("gb")
 
 
-def _rank(offer: Offer) -> tuple[Decimal, str, str]:
-    return (offer.price_usd_per_hour, offer.provider, offer.key)
+def _rank(offer: Offer) -> tuple[Decimal, int, str, str]:
+    return (offer.price_usd_per_hour, offer.stock_rank, offer.provider, offer.key)
 
 
 def _provider(need: Requirement, offer: Offer) -> str | None:

@@ -76,6 +76,16 @@ class Offer:
     storage_usd_per_gib_hour: Decimal = Decimal(0)
     disk_gib: float | None = None  # None: as asked for
     host_ram_gib: float | None = None
+    stock_rank: int = 0  # lower first among equal prices: how plentiful it is
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """What a job wants, for a provider whose catalogue must be asked by it. tiers (): any."""
+
+    count: int = 1
+    tiers: tuple[Tier, ...] = ()
+    spot: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,7 @@ class LaunchRequest:
     deadline_at: float
     budget_usd: Decimal | None = None
     image: str | None = None
+    template: str | None = None  # the vendor's own id of a set of container settings
     disk_gib: int = 0
     start_script: str | None = None
     env: dict[str, str] = field(default_factory=dict)  # never secrets
@@ -152,6 +163,15 @@ class Provider(Protocol):
 
     def terminate(self, instance_id: InstanceId) -> None:
         """Ask for the end. Idempotent: absent is success. Returning is not proof. 1 call."""
+        ...
+
+
+@runtime_checkable
+class Selective(Protocol):
+    """Optional: a provider that is asked for offers by what a job wants."""
+
+    def offers_for(self, wish: Wish) -> Sequence[Offer]:
+        """Return what is for hire for the wish; a superset of it will do. n calls."""
         ...
 
 

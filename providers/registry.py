@@ -38,16 +38,38 @@ def _fake(_: ProviderSettings, clock: Clock) -> Provider:
     return rehearsal(clock)
 
 
+def _runpod(settings: ProviderSettings, clock: Clock) -> Provider:
+    from providers.runpod import RunPodProvider
+    from providers.runpod_settings import load_runpod_settings
+
+    own = load_runpod_settings()
+    if own.api_key is None:
+        raise ValueError("runpod: RUNPOD_API_KEY is not set")
+    return RunPodProvider(
+        own.api_key.get_secret_value(),
+        own.api_base_url,
+        clock,
+        list_lag_s=own.list_lag_s,
+        boot_timeout_s=own.boot_timeout_s,
+        refused=settings.home / "runpod-refused.json",
+    )
+
+
 PROVIDERS = MappingProxyType[str, Callable[[ProviderSettings, Clock], Provider]](
     {
         "local": _local,  # this machine
         "fake": _fake,  # a cloud in memory, for rehearsals: nothing real is rented
+        "runpod": _runpod,  # RunPod's pods, over its REST API v2
     }
 )
 
 
+# What has to be set before a provider can be made; the others need nothing.
+KEYS = MappingProxyType({"runpod": "RUNPOD_API_KEY"})
+
+
 def create(name: str, settings: ProviderSettings, clock: Clock) -> Provider:
-    """Return the provider of that name. Raises ValueError, which names those there are."""
+    """Return the provider of that name. Raises ValueError: no such name, or what is not set."""
     try:
         factory = PROVIDERS[name]
     except KeyError:

@@ -83,5 +83,8 @@ def _own_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """No test touches the user's own state, and none leaves a process of its own behind."""
     monkeypatch.setenv("GPUJOB_HOME", str(tmp_path / "gpujob-home"))
     monkeypatch.setenv("GPUJOB_SWEEP", "off")
-    for name in ("GPUJOB_DATABASE_URL", "GPUJOB_LOCAL_PRICE_USD_PER_HOUR", "HF_TOKEN"):
+    for name in (
+        "GPUJOB_DATABASE_URL", "GPUJOB_LOCAL_PRICE_USD_PER_HOUR", "HF_TOKEN",
+        "RUNPOD_API_KEY", "RUNPOD_API_BASE_URL",
+    ):  # fmt: skip
         monkeypatch.delenv(name, raising=False)

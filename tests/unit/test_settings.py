@@ -19,7 +19,7 @@ LISTED = dict(
     re.findall(r"^# (GPUJOB_[A-Z0-9_]+)=([^#\n]*?)(?:  #.*)?$", EXAMPLE, flags=re.MULTILINE)
 )
 # Names that are no settings: set by gpujob for what runs on an instance, or by tests alone.
-NOT_SETTINGS = re.compile(r"GPUJOB_(INSTANCE|INSTANCE_DIR|FOLDER|TEST_\w+|STUB|\w*_)$")
+NOT_SETTINGS = re.compile(r"GPUJOB_(INSTANCE|INSTANCE_DIR|FOLDER|POD_\w+|TEST_\w+|STUB|\w*_)$")
 
 
 @pytest.fixture(autouse=True)
