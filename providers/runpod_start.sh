@@ -4,7 +4,7 @@
 set -u
 umask 077
 RUN=$(dirname "$0")
-PATH=$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+PATH=${GPUJOB_POD_PATH:-$PATH:/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin}
 
 say() { echo "gpujob: $*"; }
 
@@ -181,8 +181,12 @@ watch() {
 
 # ---------------------------------------------------------------- SSH, and the image's own start
 
-new_keys() { # a key that came with the image is everybody's
-  [ -e "$RUN/keys" ] && return 0
+new_keys() { # a key that came with the image is everybody's; too late where the server runs already
+  case $START in
+    entrypoint) return 0 ;;
+    auto) ! sshd_runs || return 0 ;;
+  esac
+  [ ! -e "$RUN/keys" ] || return 0
   command -v ssh-keygen >/dev/null 2>&1 || return 0
   rm -f "$KEYS"/ssh_host_*
   mkdir -p "$KEYS"
@@ -225,12 +229,9 @@ own_start() {
     entrypoint) exec sleep 2147483647 ;;
     auto)
       if sshd_runs; then exec sleep 2147483647; fi
-      new_keys
       if [ -x /start.sh ]; then exec /start.sh; fi
       own_sshd ;;
-    *)
-      new_keys
-      exec "$START" ;;
+    *) exec "$START" ;;
   esac
 }
 
@@ -243,7 +244,7 @@ forward() { # a notice of interruption: the agent saves what it can
     sleep 1
     left=$((left - 1))
   done
-  kill -TERM "$started" "$watching" 2>/dev/null
+  kill -TERM ${started:-} "$watching" 2>/dev/null
   exit 143
 }
 
@@ -251,15 +252,16 @@ main() {
   arm
   watch &
   watching=$!
+  trap forward TERM INT
   if [ -z "$(tools)" ]; then
     say "image refused: it has no curl, no wget and no python3, so a pod of it could not end itself"
-    while :; do sleep 3600; done
+    while :; do sleep 3600 & wait $!; done
   fi
   say "armed, $((end_up - $(steady))) s to go"
+  new_keys # before any is shown: the first one that is told is the one that is trusted
   show_keys &
   own_start &
   started=$!
-  trap forward TERM INT
   while :; do
     sleep "$STEP_S" &
     wait $!
