@@ -5,11 +5,16 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from orchestrator.attempt import Attempt
 from orchestrator.figures import Figures
 from orchestrator.observation import Observation, Terms
 from orchestrator.site import Site
+
+if TYPE_CHECKING:
+    from orchestrator.plan import JobRecord
+    from orchestrator.runner import Runner
 
 
 class Case:
@@ -65,3 +70,17 @@ class Case:
         """Forget all that was seen: the world is to be looked at anew."""
         self.drop_site()
         self.seen = Observation()
+
+
+def terms_of(runner: Runner, record: JobRecord, attempt: Attempt) -> Terms:
+    """Return what holds for an attempt however it goes."""
+    caps = record.new.caps
+    return Terms(
+        runner.providers[attempt.provider].traits,
+        runner.limits,
+        runner.rules,
+        caps.budget_usd,
+        caps.reserve_usd,
+        caps.boot_timeout_s,
+        caps.keep_checkpoints,
+    )

@@ -73,6 +73,7 @@ def compose(
     from orchestrator.policy import limits_from
     from orchestrator.redact import remember_environment
     from orchestrator.runner import Runner
+    from orchestrator.team_budget import TeamBudget
 
     settings = load_settings()
     variables = environment(os.environ, Path.cwd())
@@ -88,6 +89,7 @@ def compose(
         state.clock,
         owner,
         limits=limits_from(variables),
+        team=TeamBudget(settings.budget_usd_per_day, settings.owner_budget_usd_per_day),
         listeners=[JobLog(), LogTimes(state), *listeners],
     )
     return Parts(settings, owner, providers, runner)

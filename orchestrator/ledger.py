@@ -187,10 +187,10 @@ def _keyed(line: Line, by: By) -> Iterator[tuple[str, Decimal]]:
     elif by == "provider":
         yield line.provider, line.usd
     else:
-        yield from _by_day(line)
+        yield from by_day(line)
 
 
-def _by_day(line: Line) -> Iterator[tuple[str, Decimal]]:
+def by_day(line: Line) -> Iterator[tuple[str, Decimal]]:
     """Yield (UTC day, USD): cut at each midnight; the parts add up to the line exactly."""
     begin = line.start
     before = Decimal(0)

@@ -18,7 +18,7 @@ from orchestrator import events as ev
 from orchestrator import ledger
 from orchestrator.actions import Record, Wait
 from orchestrator.attempt import Attempt, label_of, label_prefix
-from orchestrator.case import Case
+from orchestrator.case import Case, terms_of
 from orchestrator.clock import Clock
 from orchestrator.decide import decide
 from orchestrator.fold import apply
@@ -26,7 +26,7 @@ from orchestrator.hands import Hands
 from orchestrator.holder import new_holder
 from orchestrator.home import Home, owner8
 from orchestrator.jobflow import Close, Open, next_move
-from orchestrator.observation import Described, Terms
+from orchestrator.observation import Described
 from orchestrator.perform import perform, take_listing
 from orchestrator.plan import JobRecord
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
@@ -37,8 +37,9 @@ from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason, State
 from orchestrator.store import Store
 from orchestrator.store_engine import StoreError
-from orchestrator.store_journal import LeaseLost
+from orchestrator.store_journal import Admit, LeaseLost
 from orchestrator.store_rows import Lease, Progress
+from orchestrator.team_budget import UNBOUNDED, TeamBudget, TeamBudgetReached, admission
 from providers.base import Instance, InstanceState, Provider
 
 log = logging.getLogger("gpujob.runner")
@@ -78,6 +79,7 @@ class Runner:
         *,
         limits: Limits = DEFAULT_LIMITS,
         rules: Rules = ALL_RULES,
+        team: TeamBudget = UNBOUNDED,
         listeners: Sequence[Listener] = (),
         holder: str | None = None,
         draw: Callable[[], str] = lambda: secrets.token_hex(3),
@@ -91,6 +93,7 @@ class Runner:
         self.owner8 = owner8(owner)
         self.limits = limits
         self.rules = rules
+        self.team = team
         self.listeners = tuple(listeners)
         self.holder = holder or new_holder()
         self.draw = draw
@@ -222,7 +225,10 @@ class Driver:
                 return None
             if move is None:
                 return min(wake, default=now + STORE_RETRY_S)
-            self._open(move, now)
+            refused = self._open(move, now)
+            if refused is not None:
+                self._close(refused, now)
+                return None
 
     def _under_way(self) -> bool:
         """Return whether the newest attempt is open: then there is no other move to think of."""
@@ -291,7 +297,9 @@ class Driver:
         self._append(happened, attempt)
         case.attempt = attempt
 
-    def _append(self, happened: Sequence[ev.AttemptEvent], attempt: Attempt) -> None:
+    def _append(
+        self, happened: Sequence[ev.AttemptEvent], attempt: Attempt, admit: Admit | None = None
+    ) -> None:
         runner = self.runner
         runner.store.journal.append(
             self.lease,
@@ -299,11 +307,13 @@ class Driver:
             attempt,
             ttl_s=runner.limits.lease_s,
             fenced=runner.rules.fence_writes,
+            admit=admit,
         )
         for event in happened:
             runner.tell(Happening(self.job_id, attempt.number, event))
 
-    def _open(self, move: Open, now: float) -> None:
+    def _open(self, move: Open, now: float) -> Close | None:
+        """Write the next attempt's intent; return the job's end where no money is left for it."""
         runner, new = self.runner, self.record.new
         traits = runner.providers[move.offer.provider].traits
         event = ev.Opened(
@@ -319,8 +329,13 @@ class Driver:
             move.deadline_at,
         )
         attempt = apply(None, event)
-        self._append((event,), attempt)
+        admit = admission(runner.team, attempt, owner8=runner.owner8, now=now)
+        try:
+            self._append((event,), attempt, admit)
+        except TeamBudgetReached as reached:
+            return Close(Reason.TEAM_BUDGET, str(reached))
         self.cases.append(self._case(attempt))
+        return None
 
     def _close(self, move: Close, now: float) -> None:
         event = ev.JobClosed(now, move.reason, move.evidence)
@@ -373,17 +388,4 @@ class Driver:
         return max(Decimal(0), budget - self.cost(self.runner.clock.now()))
 
     def _case(self, attempt: Attempt) -> Case:
-        return Case(attempt, _terms(self.runner, self.record, attempt))
-
-
-def _terms(runner: Runner, record: JobRecord, attempt: Attempt) -> Terms:
-    caps = record.new.caps
-    return Terms(
-        runner.providers[attempt.provider].traits,
-        runner.limits,
-        runner.rules,
-        caps.budget_usd,
-        caps.reserve_usd,
-        caps.boot_timeout_s,
-        caps.keep_checkpoints,
-    )
+        return Case(attempt, terms_of(self.runner, self.record, attempt))

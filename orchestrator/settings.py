@@ -40,6 +40,12 @@ class Settings(BaseSettings):
     local_price_usd_per_hour: Decimal | None = Field(
         None, ge=0, description="a notional price for the `local` provider, labelled so"
     )
+    budget_usd_per_day: Decimal | None = Field(
+        None, gt=0, description="most money in a UTC day, over all jobs of the database"
+    )
+    owner_budget_usd_per_day: Decimal | None = Field(
+        None, gt=0, description="the same for the machines of one owner stamp"
+    )
     axolotl_env: Path | None = Field(
         None, description="a ready Axolotl environment on this machine, for the `local` provider"
     )

@@ -127,6 +127,7 @@ class Reason(StrEnum):
     STALLED = "STALLED"
     DEADLINE = "DEADLINE"
     BUDGET = "BUDGET"
+    TEAM_BUDGET = "TEAM_BUDGET"
     CANCELLED = "CANCELLED"
     INTERRUPTED = "INTERRUPTED"  # by Ctrl-C or a signal
     ARTIFACTS_FAILED = "ARTIFACTS_FAILED"
@@ -162,14 +163,9 @@ EXIT_CANCELLED = 130
 
 # When several apply, the one that needs the person most is shown (first in this tuple).
 EXIT_PRECEDENCE = (
-    EXIT_STILL_BILLING,
-    EXIT_CANCELLED,
-    EXIT_NOT_HOME,
-    EXIT_JOB_FAILED,
-    EXIT_NO_OFFER,
-    EXIT_INTERNAL,
-    EXIT_OK,
-)
+    EXIT_STILL_BILLING, EXIT_CANCELLED, EXIT_NOT_HOME, EXIT_JOB_FAILED, EXIT_NO_OFFER,
+    EXIT_INTERNAL, EXIT_OK,
+)  # fmt: skip
 
 
 def _failed(cause: str, next_step: str, *, next_offer: bool = False) -> Ending:
@@ -367,6 +363,10 @@ ENDINGS: dict[Reason, Ending] = {
     Reason.BUDGET: _failed(
         "The budget of the job was reached.",
         "Raise limits.budget_usd, or make the job smaller.",
+    ),
+    Reason.TEAM_BUDGET: _unrented(
+        "What the team may spend in a day is used up or spoken for.",
+        "Submit again tomorrow (UTC), cancel another job, or raise the setting named above.",
     ),
     Reason.CANCELLED: _cancelled("You cancelled it.", "Submit again when you like."),
     Reason.INTERRUPTED: _cancelled(

@@ -22,6 +22,7 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
+ALONE = 0x67706A  # the key of the lock that `alone` takes: any number that is ours
 BUSY_TIMEOUT_MS = 30_000  # far above the milliseconds that our writers take
 
 
@@ -88,12 +89,17 @@ class Database:
             connection.rollback()
 
     @contextmanager
-    def transaction(self) -> Iterator[Any]:
-        """Yield the driver's own cursor in a write transaction: for prepared statements."""
+    def transaction(self, *, alone: bool = False) -> Iterator[Any]:
+        """Yield the driver's own cursor in a write transaction: for prepared statements.
+
+        alone: no other such transaction of any process runs meanwhile (SQLite: none ever does).
+        """
         with self._lock, self._driver() as connection:
             cursor = connection.cursor()
             if self.dialect == "sqlite":
                 cursor.execute("BEGIN IMMEDIATE")
+            elif alone:
+                cursor.execute(f"SELECT pg_advisory_xact_lock({ALONE})")
             try:
                 yield cursor
             except BaseException:

@@ -8,6 +8,7 @@ database's clock, so two machines with different clocks still agree.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from sqlalchemy import Table, bindparam, insert, literal_column, null, or_, select, update
@@ -17,8 +18,16 @@ from orchestrator import codec, points
 from orchestrator.attempt import Attempt
 from orchestrator.events import AnyEvent, JobClosed
 from orchestrator.store_engine import Database, StoreError
-from orchestrator.store_rows import ActiveJob, Lease, Progress
+from orchestrator.store_rows import ActiveJob, Lease, Progress, attempt_of
 from orchestrator.store_schema import attempts, events, jobs, offsets, progress
+
+
+@dataclass(frozen=True, slots=True)
+class Admit:
+    """Whether an attempt may be opened beside all others; see Journal.append."""
+
+    since: float
+    judge: Callable[[list[Attempt]], None]
 
 
 class LeaseLost(StoreError):  # noqa: N818 - the noun is the condition
@@ -59,6 +68,11 @@ class Journal:
                 (jobs.c.lease_until > now).label("held"),
                 jobs.c.cancel_asked_at,
             ).where(jobs.c.active)
+        )
+        self._spending = prepare(
+            select(attempts.c.snapshot).where(
+                or_(attempts.c.closed_at.is_(None), attempts.c.closed_at >= bindparam("since"))
+            )
         )
         self._add_event = prepare(insert(events), _EVENT_COLUMNS)
         self._add_attempt = prepare(insert(attempts), attempts.c.keys())
@@ -152,13 +166,21 @@ class Journal:
         *,
         ttl_s: float,
         fenced: bool = True,
+        admit: Admit | None = None,
     ) -> None:
-        """Commit events of an attempt, its snapshot, and a longer lease; raises LeaseLost."""
+        """Commit events of an attempt, its snapshot, and a longer lease; raises LeaseLost.
+
+        admit: sees all attempts open or closed since a moment, in the same transaction, and may
+        raise: then nothing is written.
+        """
         kinds = [type(event).__name__ for event in happened]
         points.reach(f"journal.before:{kinds[-1]}")
-        with self.database.transaction() as db:
+        with self.database.transaction(alone=admit is not None) as db:
             if fenced:
                 self._fence(db, lease, ttl_s)
+            if admit is not None:
+                rows = self._spending.run(db, {"since": admit.since}).fetchall()
+                admit.judge([attempt_of(row[0]) for row in rows])
             for event in happened:
                 row = event_values(lease.job_id, attempt.number, event, lease.fence)
                 self._add_event.run(db, row)
