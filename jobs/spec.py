@@ -13,7 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
-from jobs.spec_types import Count, Epochs, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
+from jobs.spec_types import Count, Epochs, Gpus, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
 
 # What differs between the methods. Adapters start from zero and bear ten times the learning rate; a
 # full fine-tune holds an optimizer state for every weight, so it takes the 8-bit, paged one.
@@ -224,7 +224,9 @@ class Gpu(BaseModel):
 
     providers: Names = Field((), description="Where to look; all that are set up.")
     types: Names = Field((), description="GPU names allowed; any that fits.")
-    count: Whole = Field(1, ge=1, le=64, description="GPUs in the one machine.")
+    count: Gpus | None = Field(
+        None, description="GPUs in the one machine; without it as many as it takes."
+    )
     max_price_usd_per_hour: Usd | None = Field(
         None, description="Dearest machine allowed, USD per hour for the whole machine."
     )
@@ -233,6 +235,9 @@ class Gpu(BaseModel):
     )
     spot: bool = Field(
         default=False, description="Take machines that may be called back at any moment."
+    )
+    prefer: Literal["cost", "time", "balanced"] = Field(
+        "cost", description="What to rank by: cost to finish, hours to finish, or their product."
     )
     image: str | None = Field(
         None, min_length=1, description="Container image with Axolotl, instead of ours."

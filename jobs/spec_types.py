@@ -51,6 +51,7 @@ def held_back(value: Any) -> Any:
 Whole = Annotated[int, BeforeValidator(no_bool)]
 Real = Annotated[float, BeforeValidator(no_bool)]
 Count = Annotated[int, Field(ge=1), BeforeValidator(no_bool)]
+Gpus = Annotated[int, Field(ge=1, le=64), BeforeValidator(no_bool)]
 Epochs = Annotated[float, Field(gt=0, le=1000), BeforeValidator(no_bool)]
 Minutes = Annotated[float, Field(ge=1, le=24 * 60), BeforeValidator(no_bool)]
 Usd = Annotated[Decimal, Field(gt=0), BeforeValidator(no_bool)]

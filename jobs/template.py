@@ -49,7 +49,8 @@ training:
 # gpu:
   # providers: [local]           # all that are set up
   # types: [RTX 4090, L4]        # any that fits
-  # count: 1
+  # count: 1                     # as many as it takes
+  # prefer: cost                 # cost | time | balanced
   # max_price_usd_per_hour: 1.50 # for the whole machine
   # tier: secure                 # secure | community | any
   # spot: false                  # cheaper, and may be called back at any moment

@@ -104,6 +104,46 @@ def submit(  # noqa: PLR0917 - typer gives options by name
 
 
 @app.command()
+def plan(job_file: JobFile, change: Set = None, as_json: Json = False) -> None:
+    """Say what a job needs and costs, on which GPU.
+
+    Rents nothing. Without a provider that has GPUs, dated list prices are used.
+    """
+    from orchestrator import cli_plan
+
+    leave(cli_plan.plan(job_file, changes=change or [], as_json=as_json))
+
+
+@app.command()
+def size(  # noqa: PLR0917 - typer gives options by name
+    model: Annotated[str, typer.Option(help="Id of the hub, a short name, or a folder.")],
+    method: Annotated[str, typer.Option(help="qlora, lora or full.")] = "qlora",
+    seq_len: Annotated[int, typer.Option(help="Tokens of a sequence.")] = 2048,
+    micro_batch: Annotated[int, typer.Option(help="Sequences in one forward pass.")] = 2,
+    accumulation: Annotated[int, typer.Option(help="Forward passes to a step.")] = 4,
+    rank: Annotated[int, typer.Option(help="Rank of the adapter.")] = 16,
+    quant: Annotated[str | None, typer.Option(help="nf4, nf4dq, int8, gptq4, ...")] = None,
+    optimizer: Annotated[str | None, typer.Option(help="By Axolotl's name.")] = None,
+    loss: Annotated[str, typer.Option(help="hf, liger or cce.")] = "hf",
+    attention: Annotated[str, typer.Option(help="sdpa, flash, flex or eager.")] = "sdpa",
+    checkpointing: Annotated[bool, typer.Option(help="Recompute activations.")] = True,
+    gpus: Annotated[int | None, typer.Option(min=1, help="As many as it takes.")] = None,
+    gpu: Annotated[list[str] | None, typer.Option(help="Only this card; may be repeated.")] = None,
+    tokens: Annotated[int | None, typer.Option(help="Trained tokens, all epochs.")] = None,
+    exact: Annotated[bool, typer.Option("--exact", help="Check by the shape oracle.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Say what a training needs and costs, without a job file."""
+    from orchestrator import cli_plan
+
+    words = cli_plan.SizeWords(
+        model, method, seq_len, micro_batch, accumulation, rank, quant, optimizer, loss,
+        attention, checkpointing, gpus, tuple(gpu or ()), tokens,
+    )  # fmt: skip
+    leave(cli_plan.size(words, exact=exact, as_json=as_json))
+
+
+@app.command()
 def ps(
     all_jobs: Annotated[bool, typer.Option("--all", "-a", help="Also jobs long closed.")] = False,
     as_json: Json = False,

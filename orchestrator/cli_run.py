@@ -74,7 +74,7 @@ def _dry_run(planned: Plan, state: Opened, *, as_json: bool) -> int:
     from orchestrator import report_plan
     from orchestrator.submit import axolotl_text
 
-    text = axolotl_text(planned.spec, planned.best.offer)
+    text = axolotl_text(planned.spec, planned.best)
     if as_json:
         from orchestrator.report_json import dumps
 

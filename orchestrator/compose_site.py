@@ -81,7 +81,7 @@ class SiteMaker:
             label=order.label,
             token=order.claim_token,
             deadline_at=order.deadline_at,
-            compose=lambda machine: compose_run(spec, machine),
+            compose=lambda machine: compose_run(spec, machine, order.gpu, order.vram_gib),
             uploads=(
                 *(
                     Upload(upload.local, upload.remote.removeprefix("./"))
@@ -158,7 +158,9 @@ def _checkpoint(order: SiteOrder) -> list[Upload]:
     ]
 
 
-def compose_run(spec: JobSpec, machine: Machine) -> Composed:
+def compose_run(
+    spec: JobSpec, machine: Machine, gpu: str = "CPU", vram_gib: float = 0.0
+) -> Composed:
     """Return what is run on one machine: configuration, command line, environment. No secret."""
     from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml, trainer_argv
     from orchestrator.axolotl_env import trainer_env
@@ -166,9 +168,24 @@ def compose_run(spec: JobSpec, machine: Machine) -> Composed:
     layout = Layout(machine.folder)
     stack: Stack = "cuda" if machine.gpus else "cpu"
     config = axolotl_config(spec, layout=layout, stack=stack)
+    if machine.gpus > 1:
+        config = _on_all(spec, config, machine.gpus, gpu, vram_gib)
     argv = trainer_argv(machine.axolotl.axolotl, layout.config, machine.gpus)
     env = trainer_env(gpu=machine.gpus > 0, offline=is_offline(spec), scratch=machine.folder)
     return Composed(to_yaml(config).encode(), tuple(argv), env)
+
+
+def _on_all(
+    spec: JobSpec, config: dict[str, Any], gpus: int, gpu: str, vram_gib: float
+) -> dict[str, Any]:
+    """Return the configuration shared out over the machine's GPUs, as the plan had it."""
+    from jobs.sizing import shared_out
+    from orchestrator.planning import need_of
+    from orchestrator.sized import Fit
+
+    sized = need_of(spec, with_tokens=False).requirement.sized
+    fit = sized.fit(gpu, gpus, vram_gib) if sized is not None else None
+    return shared_out(config, fit.work) if isinstance(fit, Fit) else config
 
 
 def is_offline(spec: JobSpec) -> bool:

@@ -251,6 +251,8 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         axolotl_env=endpoint.axolotl_env,
         # Once it has brought one home itself it runs, and has nothing to go on from.
         checkpoints=None if attempt.kept_step else hands.runner.home.checkpoints(attempt.job_id),
+        gpu=attempt.offer.gpu,
+        vram_gib=attempt.offer.vram_gib,
     )
 
 

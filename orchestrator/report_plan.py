@@ -5,15 +5,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from jobs.memory_levers import levers
+from orchestrator.managed import Managed, managed
 from orchestrator.report import still_billing_lines
 from orchestrator.report_json import document
-from orchestrator.report_text import Column, Screen, clip, exact_money, harmless, money, table, wrap
+from orchestrator.report_size import (
+    change_bodies,
+    footprint_body,
+    lever_bodies,
+    lever_lines,
+    managed_body,
+    managed_line,
+    marks,
+    memory_lines,
+    offers_table,
+    quote_body,
+    requirement_body,
+)
+from orchestrator.report_text import Screen, clip, exact_money, harmless, money, wrap
 from orchestrator.report_yours import yours_lines
-from orchestrator.submit import SHOWN_REJECTED, Plan, at_most_usd
+from orchestrator.submit import SHOWN_REJECTED, Plan, at_most_usd, change_words
 from orchestrator.views import JobView
 from providers.base import BY_HAND, Offer, Tier
+from providers.catalogue import span
 
 SHOWN_QUOTES = 8
+INCLUDED = (
+    "Hours and cost include boot, environment, model download, evaluation and push; storage where "
+    "it is billed apart."
+)
 
 
 def offer_lines(planned: Plan, screen: Screen) -> list[str]:
@@ -29,7 +49,8 @@ def offer_lines(planned: Plan, screen: Screen) -> list[str]:
         lines += wrap(f"note: {note}", screen.width, "  ")
     for name, words in planned.unreachable.items():
         lines += wrap(f"{name} did not answer: {harmless(words)}", screen.width, "  ")
-    return lines
+    size = short_size(planned)
+    return [*lines, *wrap(size, screen.width, "  ")] if size else lines
 
 
 def question(planned: Plan) -> str:
@@ -64,35 +85,69 @@ def price(offer: Offer) -> str:
 
 
 def quote_lines(planned: Plan, screen: Screen) -> list[str]:
-    """Return the table of quotes, cheapest first, and why each other offer lost."""
-    columns = (
-        Column("", floor=1, keep=90),
-        Column("GPU", floor=8, keep=95),
-        Column("where", floor=12, keep=60),
-        Column("$/h", right=True),
-        Column("", floor=10, keep=50),
+    """Return the table of quotes, best first, and why each other offer lost."""
+    return offers_table(
+        planned.matching,
+        screen,
+        shown=SHOWN_QUOTES,
+        shown_rejected=SHOWN_REJECTED,
+        names=(machine, source),
     )
-    rows = [
-        (
-            "*" if i == 0 else "",
-            machine(quote.offer),
-            source(quote.offer),
-            money(quote.offer.price_usd_per_hour).removeprefix("$"),
-            "tried first" if i == 0 else "",
+
+
+def size_lines(planned: Plan, screen: Screen) -> list[str]:
+    """Return the memory picture, the assumptions, the quotes, the managed service's price."""
+    sized = planned.sized
+    lines: list[str] = []
+    if sized is not None:
+        need = sized.need()
+        if not isinstance(need, str):
+            assumptions = planned.need.assumptions if planned.need is not None else ()
+            lines += [*memory_lines(need.footprint, screen), ""]
+            lines += lever_lines(levers(sized.work), screen)
+            lines += ["Assumed:"]
+            for words in (*assumptions, *need.footprint.assumptions):
+                lines += wrap(words, screen.width, "  ")
+            lines.append("")
+    lines += quote_lines(planned, screen)
+    if planned.listed:
+        oldest, newest = span()
+        lines += wrap(
+            f"list prices of RunPod, copied {oldest} to {newest}: no provider with GPUs is set up "
+            "here, so nothing of these is for hire now",
+            screen.width,
         )
-        for i, quote in enumerate(planned.matching.quotes[:SHOWN_QUOTES])
-    ]
-    rows += [
-        (
-            "",
-            machine(lost.offer),
-            source(lost.offer),
-            money(lost.offer.price_usd_per_hour).removeprefix("$"),
-            lost.reason,
-        )
-        for lost in planned.matching.rejected[:SHOWN_REJECTED]
-    ]
-    return table(columns, rows, screen.width)
+    price = managed_of(planned)
+    if price is not None:
+        lines += wrap(managed_line(price), screen.width)
+    if sized is not None:
+        lines += wrap(INCLUDED, screen.width)
+    return lines
+
+
+def short_size(planned: Plan) -> str:
+    """Return one line for the submit's preview: memory and cost to finish. Empty if not known."""
+    fit = planned.best.fit
+    if fit is None:
+        return ""
+    found = fit.need.footprint
+    words = (
+        f"needs {found.device_gib:.1f} GiB a GPU ({found.low_gib:.1f} - {found.high_gib:.1f}), "
+        f"has {fit.usable_gib:.1f}"
+    )
+    if fit.hours is None:
+        return words
+    cost = f", about {money(planned.best.expected_usd)}" if planned.best.expected_usd else ""
+    return f"{words}; {fit.hours:.1f} h ({fit.low_h:.1f} - {fit.high_h:.1f}) to finish{cost}"
+
+
+def managed_of(planned: Plan) -> Managed | None:
+    """Return what a managed service would charge; None where the tokens are not known."""
+    sized = planned.sized
+    if sized is None or sized.tokens is None:
+        return None
+    tokens = sized.tokens.data + sized.tokens.evaluated
+    return managed(sized.work.architecture.params, tokens, full=sized.work.method == "full")
 
 
 def dry_run_lines(planned: Plan, axolotl_yaml: str, screen: Screen) -> list[str]:
@@ -108,32 +163,66 @@ def dry_run_lines(planned: Plan, axolotl_yaml: str, screen: Screen) -> list[str]
     return lines
 
 
-def plan_document(planned: Plan, axolotl_yaml: str, now: float) -> dict[str, Any]:
-    """Return the answer of `gpujob submit --dry-run --json`."""
+def plan_lines(planned: Plan, screen: Screen) -> list[str]:
+    """Return the answer of `gpujob plan`."""
     spec = planned.spec
+    head = f"{harmless(spec.name)}   {spec.method} of {harmless(spec.model)}"
+    lines = [*wrap(head, screen.width), ""]
+    for note in planned.notes:
+        lines += wrap(f"note: {harmless(note)}", screen.width, "  ")
+    for name, words in planned.unreachable.items():
+        lines += wrap(f"{name} did not answer: {harmless(words)}", screen.width, "  ")
+    lines += size_lines(planned, screen)
+    if not planned.matching.quotes:
+        lines += ["", screen.accent("no offer fits this job.")]
+        for change in planned.changes:
+            lines += wrap(f"would fit with {change_words(change)}", screen.width, "  ")
+    return lines
+
+
+def plan_document(
+    planned: Plan, axolotl_yaml: str | None, now: float, *, exact_gib: float | None = None
+) -> dict[str, Any]:
+    """Return the answer of `gpujob plan --json` and of `gpujob submit --dry-run --json`."""
+    spec = planned.spec
+    first = planned.matching.quotes[0].offer if planned.matching.quotes else None
     return document(
         "plan",
         now,
         name=spec.name,
         budget_usd=None if spec.limits.budget_usd is None else exact_money(spec.limits.budget_usd),
-        at_most_usd=exact_money(at_most_usd(spec, planned.best.offer)),
+        at_most_usd=None if first is None else exact_money(at_most_usd(spec, first)),
         notes=list(planned.notes),
         data=dict(planned.data) or None,
         unreachable=dict(planned.unreachable),
-        quotes=[
-            {
-                **offer_body(quote.offer),
-                "expected_usd": None
-                if quote.expected_usd is None
-                else exact_money(quote.expected_usd),
-            }
-            for quote in planned.matching.quotes
-        ],
-        rejected=[
-            {**offer_body(lost.offer), "reason": lost.reason} for lost in planned.matching.rejected
-        ],
+        **size_body(planned, exact_gib),
         axolotl_yaml=axolotl_yaml,
     )
+
+
+def size_body(planned: Plan, exact_gib: float | None = None) -> dict[str, Any]:
+    """Return the keys that `plan` and `size` have in common."""
+    sized, matching = planned.sized, planned.matching
+    marked = marks(matching)
+    need = None if sized is None else sized.need()
+    assumptions = planned.need.assumptions if planned.need is not None else ()
+    return {
+        "list_prices": planned.listed,
+        "footprint": None
+        if need is None or isinstance(need, str)
+        else footprint_body(need.footprint, exact_gib),
+        "requirement": None if sized is None else requirement_body(sized, assumptions),
+        "quotes": [
+            {**offer_body(quote.offer), **quote_body(quote, marked.get(id(quote), ""))}
+            for quote in matching.quotes
+        ],
+        "rejected": [
+            {**offer_body(lost.offer), "reason": lost.reason} for lost in matching.rejected
+        ],
+        "levers": [] if sized is None else lever_bodies(sized),
+        "changes": change_bodies(planned.changes),
+        "managed": managed_body(managed_of(planned)),
+    }
 
 
 def offer_body(offer: Offer) -> dict[str, Any]:

@@ -35,3 +35,5 @@ class SiteOrder:
     key_file: str | None = None  # None: the job's own key
     axolotl_env: str | None = None  # on the instance
     checkpoints: Path | None = None
+    gpu: str = "CPU"  # of the offer: how the job is shared out depends on the card
+    vram_gib: float = 0.0

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.exits import Exit, Refused
-from orchestrator.match import Matching, Quote, Requirement, match
+from orchestrator.match import CPU, Matching, Quote, match
 from orchestrator.redact import told
 from providers.base import Offer, Provider, Tier
 from providers.errors import ProviderError
@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from jobs.spec import JobSpec
     from orchestrator.data_gate import Gated
     from orchestrator.home import Home
+    from orchestrator.planning import Change, Need
+    from orchestrator.sized import Sized
     from orchestrator.store import Store
 
 SHOWN_REJECTED = 8  # of the offers that lost: enough to see why, not a catalogue
@@ -30,7 +32,11 @@ SHOWN_REJECTED = 8  # of the offers that lost: enough to see why, not a catalogu
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What a submit would do: the job, its quotes in order of trying, and what was unreachable."""
+    """What a submit would do: the job, its quotes in order of trying, and what was unreachable.
+
+    listed: the prices are a list's, and nothing of them is for hire now. changes: what would make
+    an offer fit, where none does.
+    """
 
     spec: JobSpec
     matching: Matching
@@ -38,11 +44,19 @@ class Plan:
     notes: tuple[str, ...] = ()  # what was put right in the job file
     data_lines: tuple[str, ...] = ()  # what the data gate says, for the screen
     data: Mapping[str, Any] = field(default_factory=dict)  # and for --json; empty: not checked
+    need: Need | None = None
+    listed: bool = False
+    changes: tuple[Change, ...] = ()
 
     @property
     def best(self) -> Quote:
         """Return the quote that is tried first."""
         return self.matching.quotes[0]
+
+    @property
+    def sized(self) -> Sized | None:
+        """Return the job's memory and speed; None where its model is not known."""
+        return None if self.need is None else self.need.requirement.sized
 
 
 def read_job(path: Path, changes: Sequence[str]) -> LoadedJob:
@@ -52,29 +66,55 @@ def read_job(path: Path, changes: Sequence[str]) -> LoadedJob:
     return load_job(path, overrides=tuple(changes))
 
 
-def requirement_of(spec: JobSpec) -> Requirement:
-    """Return what the job's `gpu` section asks for."""
-    gpu = spec.gpu
-    return Requirement(
-        providers=tuple(gpu.providers),
-        types=tuple(gpu.types),
-        count=gpu.count,
-        max_price_usd_per_hour=gpu.max_price_usd_per_hour,
-        tiers=() if gpu.tier == "any" else (Tier(gpu.tier),),
-        spot=gpu.spot,
-    )
-
-
 def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
     """Return the quotes of all providers asked, n calls; raises Refused where none will do."""
-    spec = loaded.spec
-    wanted = spec.gpu.providers
+    wanted = loaded.spec.gpu.providers
     unknown = [name for name in wanted if name not in providers]
     if unknown:
         raise Refused(
             f"gpu.providers: {', '.join(unknown)}: not set up here",
             remedy=f"Set up: {', '.join(providers) or 'none'}. gpujob doctor says what is missing.",
         )
+    planned = look(loaded, providers)
+    if not planned.matching.quotes:
+        raise Refused(nothing_fits(planned), code=Exit.NO_OFFER)
+    return planned
+
+
+def look(
+    loaded: LoadedJob,
+    providers: Mapping[str, Provider],
+    *,
+    list_prices: bool = False,
+    measured: Mapping[tuple[str, int], float] | None = None,
+) -> Plan:
+    """Return what all providers asked offer for the job, n calls; none may do.
+
+    list_prices: where no GPU is for hire at any of them, plan with a dated price list.
+    """
+    from orchestrator.planning import changes_that_fit, check_gpu_names, need_of
+
+    spec = loaded.spec
+    need = need_of(spec, measured)
+    offers, unreachable = ask(providers, spec.gpu.providers)
+    listed = list_prices and all(offer.gpu == CPU for offer in offers)
+    if listed:
+        from providers.catalogue import list_offers
+
+        offers += list_offers()
+    check_gpu_names(spec.gpu.types, offers)
+    matching = match(need.requirement, offers)
+    notes = loaded.notes
+    if need.unsized:
+        notes = (*notes, f"memory not checked: {need.unsized}")
+    changes = () if matching.quotes else changes_that_fit(need.requirement, offers)
+    return Plan(spec, matching, unreachable, notes, need=need, listed=listed, changes=changes)
+
+
+def ask(
+    providers: Mapping[str, Provider], wanted: Sequence[str]
+) -> tuple[list[Offer], dict[str, str]]:
+    """Return what is for hire at the providers wanted (all for none), and who did not answer."""
     offers: list[Offer] = []
     unreachable: dict[str, str] = {}
     for name, provider in providers.items():
@@ -84,10 +124,7 @@ def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
             offers += provider.offers()
         except ProviderError as error:
             unreachable[name] = told(error, kind=False)
-    matching = match(requirement_of(spec), offers)
-    if not matching.quotes:
-        raise Refused(*_nothing_fits(matching, unreachable), code=Exit.NO_OFFER)
-    return Plan(spec, matching, unreachable, loaded.notes)
+    return offers, unreachable
 
 
 def with_data(planned: Plan, gated: Gated, *, pii_reviewed: bool) -> Plan:
@@ -103,16 +140,30 @@ def with_data(planned: Plan, gated: Gated, *, pii_reviewed: bool) -> Plan:
     return replace(planned, matching=matching, data_lines=gated.lines, data=gated.summary)
 
 
-def _nothing_fits(matching: Matching, unreachable: Mapping[str, str]) -> tuple[str]:
+def nothing_fits(planned: Plan) -> str:
+    """Return why no offer will do, and the smallest changes after which one would."""
     lines = ["no offer fits this job."]
-    lines += [f"  {name} did not answer: {words}" for name, words in unreachable.items()]
-    for lost in matching.rejected[:SHOWN_REJECTED]:
+    lines += [f"  {name} did not answer: {words}" for name, words in planned.unreachable.items()]
+    rejected = planned.matching.rejected
+    for lost in rejected[:SHOWN_REJECTED]:
         offer = lost.offer
-        lines.append(f"  {offer.gpu} at {offer.provider}: {lost.reason}")
-    more = len(matching.rejected) - SHOWN_REJECTED
+        count = f"{offer.gpu_count}x " if offer.gpu_count > 1 else ""
+        lines.append(f"  {count}{offer.gpu} at {offer.provider}: {lost.reason}")
+    more = len(rejected) - SHOWN_REJECTED
     if more > 0:
         lines.append(f"  and {more} more; gpujob providers lists them")
-    return ("\n".join(lines),)
+    if planned.changes:
+        lines.append("what would make one fit:")
+    lines += [f"  {change_words(change)}" for change in planned.changes]
+    return "\n".join(lines)
+
+
+def change_words(change: Change) -> str:
+    """Return "fused loss (nothing; usually faster): A5000 at $0.27/h, about $2.10 to finish"."""
+    offer, expected = change.quote.offer, change.quote.expected_usd
+    count = f"{offer.gpu_count}x " if offer.gpu_count > 1 else ""
+    cost = "" if expected is None else f", about ${expected:.2f} to finish"
+    return f"{change.words}: {count}{offer.gpu} at ${offer.price_usd_per_hour}/h{cost}"
 
 
 def price_asked(offer: Offer) -> Decimal:
@@ -134,7 +185,6 @@ def environment_note(offer: Offer, root: Path, given: Path | None) -> str | None
     """
     from orchestrator.axolotl_env import DISK_BYTES, DOWNLOAD_BYTES
     from orchestrator.compose_site import ENVIRONMENTS
-    from orchestrator.match import CPU
 
     if offer.tier is not Tier.OWN or given is not None:
         return None
@@ -148,13 +198,16 @@ def environment_note(offer: Offer, root: Path, given: Path | None) -> str | None
     )
 
 
-def axolotl_text(spec: JobSpec, offer: Offer) -> str:
+def axolotl_text(spec: JobSpec, quote: Quote) -> str:
     """Return the Axolotl file that the instance would get, with paths below `<folder>`."""
     from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml
-    from orchestrator.match import CPU
+    from jobs.sizing import shared_out
 
-    stack: Stack = "cpu" if offer.gpu == CPU else "cuda"
-    return to_yaml(axolotl_config(spec, layout=Layout("<folder>"), stack=stack))
+    stack: Stack = "cpu" if quote.offer.gpu == CPU else "cuda"
+    config = axolotl_config(spec, layout=Layout("<folder>"), stack=stack)
+    if quote.fit is not None and quote.offer.gpu_count > 1:
+        config = shared_out(config, quote.fit.work)
+    return to_yaml(config)
 
 
 def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:

@@ -11,12 +11,17 @@ from typing import Any
 
 import pytest
 
+from jobs.architectures import find
+from jobs.sizing import Tokens
+from jobs.workload import Workload
 from orchestrator.doctor import Check, Level, doctor_document
 from orchestrator.exits import Exit
-from orchestrator.match import Matching, Quote, Rejected
+from orchestrator.match import Matching, Rejected, Requirement, match
+from orchestrator.planning import Change, Need
 from orchestrator.report_cost import cost_document
 from orchestrator.report_json import (
     SCHEMA,
+    document,
     dumps,
     event_document,
     finite,
@@ -25,8 +30,9 @@ from orchestrator.report_json import (
     status_document,
     submit_document,
 )
-from orchestrator.report_plan import plan_document
+from orchestrator.report_plan import plan_document, size_body
 from orchestrator.report_sweep import Answer, providers_document, sweep_document
+from orchestrator.sized import Sized
 from orchestrator.store_quick import open_quick
 from orchestrator.submit import Plan
 from orchestrator.sweep import Finding, Kind, SweepReport
@@ -50,11 +56,16 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
     status["events"] = [event_document(entry) for entry in quick.events(billing.id)]
     limits = SimpleNamespace(budget_usd=Decimal(8), hours=24.0)
     spec: Any = SimpleNamespace(name="x", limits=limits)
+    tokens = Tokens(1_000_000, 10, 900_000, 100, "counted")
+    sized = Sized(Workload(find("Llama-3.1-8B"), micro_batch_size=2), tokens)
+    quote = match(Requirement(sized=sized), [OFFER]).quotes[0]
     plan = Plan(
         spec,
-        Matching((Quote(OFFER, Decimal("1.5")),), (Rejected(OFFER, "too dear"),)),
+        Matching((quote,), (Rejected(OFFER, "too dear"),)),
         {"vast": "timeout"},
         ("a note",),
+        need=Need(Requirement(sized=sized), ("assumed",)),
+        changes=(Change("rank 8", quote, 1.0),),
     )
     traits = Traits(1.0, 2.0, 3.0, proves_absence=True, self_destruct=None)
     provider: Any = SimpleNamespace(traits=traits)
@@ -64,6 +75,7 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
         "status": status,
         "submit": submit_document(billing, NOW, detached=True),
         "plan": plan_document(plan, "base_model: x\n", NOW),
+        "size": document("size", NOW, model="x", **size_body(plan)),
         "cost": cost_document(quick.totals("job", now=NOW), {}, "job", NOW),
         "sweep": sweep_document(SweepReport([Finding(Kind.ORPHAN, "runpod", "x")]), NOW),
         "doctor": doctor_document([Check("python", Level.OK, "3.11")], NOW),
@@ -95,6 +107,8 @@ def _documented() -> dict[str, set[str]]:
     job = {f"job.{key.removeprefix('jobs[].')}" for key in found["ps"] if key.startswith("jobs[]")}
     billing = {key for key in found["ps"] if key.startswith("still_billing")}
     found["status"] |= frame | job | billing
+    sizes = ("footprint", "requirement", "quotes", "rejected", "levers", "changes", "managed")
+    found["size"] |= {key for key in found["plan"] if key.startswith((*sizes, "list_prices"))}
     found["submit"] |= {key for key in found["status"] if not key.startswith("events[]")}
     return found
 
@@ -105,7 +119,7 @@ def test_every_kind_is_documented(documents):
 
 @pytest.mark.parametrize(
     "kind",
-    ["ps", "status", "submit", "plan", "cost", "sweep", "doctor", "providers", "error"],
+    ["ps", "status", "submit", "plan", "size", "cost", "sweep", "doctor", "providers", "error"],
 )
 def test_every_key_is_documented_and_printed(documents, kind):
     assert _keys(documents[kind]) == _documented()[kind]

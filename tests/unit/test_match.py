@@ -6,7 +6,7 @@ import itertools
 from decimal import Decimal
 
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from orchestrator.match import Requirement, match, same_gpu, why_not
@@ -108,8 +108,15 @@ OFFERS = st.builds(
     interruptible=st.booleans(),
     tier=st.sampled_from(list(Tier)),
 )
+
+
+def _need(**wishes):
+    """Hypothesis looks a class's type hints up, which takes seconds on a slow machine."""
+    return Requirement(**wishes)
+
+
 NEEDS = st.builds(
-    Requirement,
+    _need,
     providers=st.sampled_from([(), ("local",), ("runpod", "vast")]),
     types=st.sampled_from([(), ("CPU",), ("rtx 4090",)]),
     count=st.integers(1, 4),
@@ -119,6 +126,7 @@ NEEDS = st.builds(
 )
 
 
+@settings(suppress_health_check=[HealthCheck.too_slow])  # of a slow machine
 @given(NEEDS, st.lists(OFFERS, max_size=12), st.randoms())
 def test_every_offer_is_in_exactly_one_place_whatever_the_order(need, offers, shuffler):
     matching = match(need, offers)

@@ -16,7 +16,14 @@ from jobs.spec import FORMAT_COLUMNS, DataFormat, JobSpec, Method
 DOC = (Path(__file__).parents[2] / "docs" / "job-file.md").read_text(encoding="utf-8")
 LEAST: dict[str, Any] = {"name": "a", "model": "o/m", "method": "lora"}
 # Words of the table for defaults that are no value.
-NONE = ("none", "must be given", "as checkpoints", "the provider's", "ten over the run")
+NONE = (
+    "none",
+    "must be given",
+    "as checkpoints",
+    "as many as it takes",
+    "the provider's",
+    "ten over the run",
+)
 EMPTY = ("`[]`", "`{}`", "all that are set up", "any that fits")
 
 

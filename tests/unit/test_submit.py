@@ -56,7 +56,7 @@ def test_the_cheapest_that_fits_is_first(loaded, fake):
     assert prices == sorted(prices)
     assert planned.best.offer.gpu == "RTX4090"
     assert any("spot" in lost.reason for lost in planned.matching.rejected)
-    assert any("gpu.count is 1" in lost.reason for lost in planned.matching.rejected)
+    assert any("gpu.count: 2 asks" in lost.reason for lost in planned.matching.rejected)
 
 
 def test_what_the_job_asks_for_is_heeded(loaded, fake):
@@ -116,7 +116,7 @@ def test_what_is_stored(loaded, fake, tmp_path):
 
 def test_a_dry_run_shows_quotes_and_configuration(loaded, fake):
     planned = submit.plan(loaded(), {"fake": fake})
-    text = submit.axolotl_text(planned.spec, planned.best.offer)
+    text = submit.axolotl_text(planned.spec, planned.best)
     lines = dry_run_lines(planned, text, Screen(width=100))
     shown = "\n".join(lines)
     assert "base_model: acme/base" in shown
