@@ -157,7 +157,6 @@ class Lives:
         hollow = "boot_uptime_zero" in pod.faults or world.settings.pods == "none"
         if not hollow:
             container.prepare(world, self.folder, pod)
-        pod.status, pod.started_at = "RUNNING", now
         pod.say(now, "system", "start container")
         if not hollow:
             self._container(pod)
@@ -165,6 +164,8 @@ class Lives:
         if "boot_ssh_refused" in pod.faults:
             delay += float(pod.faults["boot_ssh_refused"].get("seconds", 90))
         self._plan(pod, delay, container.open_doors)
+        # Last: whoever sees RUNNING may move the clock, and all must be planned by then.
+        pod.status, pod.started_at = "RUNNING", now
         world.log.write("running", pod=pod.id, name=pod.name, boots=pod.boots, port=pod.ssh_port)
         for name in ON_RUNNING:
             fault = world.switches.take(name)
