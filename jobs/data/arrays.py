@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from .chunks import CHUNK_BYTES, CHUNK_ROWS, MAX_LINE_BYTES, Chunk, Issue
+from .encodings import guess
 from .parse import DuplicateKeyError, decoder, explain
 
 _BLOCK = 1 << 18
@@ -39,6 +40,8 @@ def values(file: str, stream: Any, kind: str, *, told: bool) -> Iterator[Chunk]:
             yield chunk
             chunk = Chunk(file, line, 0, kind=kind)
     chunk.last = True
+    if walk.crlf:
+        chunk.issues.append(Issue(1, "crlf", "lines end with CR LF"))
     if kind == "stream" and told:
         chunk.issues.append(Issue(1, "pretty_printed_json", "records reach over several lines"))
     yield chunk
@@ -71,13 +74,16 @@ class _Walk:
         self.done = False
         self.decode = codecs.getincrementaldecoder("utf-8")()
         self.read_bytes = 0
+        self.crlf = False
 
     def __iter__(self) -> Iterator[Issue | tuple[int, object]]:
         try:
             yield from self._items()
         except UnicodeDecodeError as error:
             place = self.read_bytes + error.start
-            yield Issue(self.line, "encoding", f"not UTF-8 at byte {place}")
+            name = guess(error.object)
+            said = f"not UTF-8 at byte {place}; it looks like {name}: --encoding {name}"
+            yield Issue(self.line, "encoding", said)
 
     def _items(self) -> Iterator[Issue | tuple[int, object]]:
         if self.array:
@@ -166,6 +172,7 @@ class _Walk:
     def _fill(self, size: int) -> None:
         block = self.stream.read(size)
         self.done = not block
+        self.crlf = self.crlf or b"\r\n" in block
         self.text = self.text[self.at :] + self.decode.decode(block, final=self.done)
         self.read_bytes += len(block)
         self.at = 0

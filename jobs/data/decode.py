@@ -29,8 +29,8 @@ def values(chunk: Chunk, add: Add) -> Iterator[tuple[int, Any]]:
 
 def _lines(chunk: Chunk, data: bytes, add: Add) -> Iterator[tuple[int, Any]]:
     if b"\r" in data:
-        if b"\r\n" in data:
-            add(chunk.first_line, "crlf", "lines end with CR LF", 0)
+        if (at := data.find(b"\r\n")) >= 0:
+            add(chunk.first_line + data.count(b"\n", 0, at), "crlf", "lines end with CR LF", 0)
         elif b"\n" not in data.rstrip(b"\n"):
             add(chunk.first_line, "crlf", "lines end with CR alone", 0)
             data = data.replace(b"\r", b"\n")
@@ -81,6 +81,8 @@ _FAILED = object()
 
 def _second_try(row: str, line: int, add: Add, *, last: bool) -> Any:
     """Decode a line that does not start with its value: blanks before it, or no JSON at all."""
+    if row.startswith("\ufeff"):  # files joined end to end
+        add(line, "bom", "a byte order mark stands before this line", 0)
     try:
         return decoder.decode(row.lstrip("\ufeff \t\r\n"))
     except DuplicateKeyError as error:

@@ -68,4 +68,9 @@ def explain(text: str, error: json.JSONDecodeError) -> str:
 
 def is_cut(text: str, error: json.JSONDecodeError) -> bool:
     """Return whether the text ends before its value does."""
-    return error.msg.startswith("Unterminated string") or error.pos >= len(text.rstrip())
+    rest = text[error.pos :].rstrip()
+    return (
+        not rest
+        or error.msg.startswith("Unterminated string")
+        or any(word.startswith(rest) for word in ("true", "false", "null"))
+    )

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import io
 import json
+import re
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -32,6 +33,7 @@ SUFFIXES = {
 COMPRESSED = (".gz", ".zst", ".zstd")
 _PEEK_BYTES = 1 << 16
 _BOM = b"\xef\xbb\xbf"
+_WRAPPED = re.compile(r'\{\s*"(?:' + "|".join(arrays.WRAPPERS) + r')"\s*:\s*\[\s*\{')
 
 
 class ReadError(Exception):
@@ -177,6 +179,12 @@ def _shape(head: bytes) -> str:
             return "array"
         return "jsonl" if whole and rest.strip() else "array"
     if text.startswith("{"):
+        if _WRAPPED.match(text):
+            try:
+                json.loads(first)
+            except ValueError:
+                return "stream"
+            return "jsonl" if rest.strip() else "stream"
         try:
             json.loads(first)
         except ValueError:
@@ -192,10 +200,9 @@ def _spans_lines(text: str) -> bool:
     ):
         return False
     try:
-        json.JSONDecoder().raw_decode(text)
+        return "\n" in text[: json.JSONDecoder().raw_decode(text)[1]]
     except json.JSONDecodeError as error:
         return error.pos >= len(text) - 2 or "Unterminated" in error.msg
-    return True
 
 
 def lines(file: str, stream: Any) -> Iterator[Chunk]:

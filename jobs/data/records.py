@@ -211,7 +211,7 @@ def _text(
     row: dict[str, Any], name: str, options: Options, faults: Faults
 ) -> tuple[str, Record | None]:
     text = turns.text_of(row[name], name, faults)
-    if text is not None and not text.strip():
+    if text is not None and turns.blank(text):
         faults.append(("empty_text", f"{name} is empty"))
         text = None
     if text is None:
@@ -256,12 +256,12 @@ def _pair(
                     {"role": "user", "content": pair[0]},
                     {"role": "assistant", "content": pair[1]},
                 ]
-    if not said.strip():
+    if turns.blank(said):
         faults.append(("empty_response", f"{second} is empty"))
-    if not told.strip():
+    if turns.blank(told):
         faults.append(("empty_prompt", f"{first} is empty"))
     if faults and refused(faults):
         return None
     out += [{"role": "user", "content": told}, {"role": "assistant", "content": said}]
-    empty = not told.strip()
+    empty = turns.blank(told)
     return Record(kind, out, said if empty else "", "", _group(row, options), empty)

@@ -6,15 +6,19 @@ from collections.abc import Iterator
 from typing import Any
 
 from .chunks import CHUNK_BYTES, CHUNK_ROWS, MAX_LINE_BYTES, Chunk, Issue
+from .encodings import guess
 
 
 def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
     """Yield chunks of a CSV file's rows as dicts; the separator is read off the header."""
     csv.field_size_limit(MAX_LINE_BYTES)
-    text = io.TextIOWrapper(io.BufferedReader(stream), encoding="utf-8", newline="")
     chunk = Chunk(file, 1, 0, kind="csv")
+    text = _Lines(stream)
+    line = 1
     try:
-        first = text.readline()
+        first = next(text, "")
+        if first.endswith("\r\n"):
+            chunk.issues.append(Issue(1, "crlf", "lines end with CR LF"))
         separator = "\t" if tab else max(",;\t|", key=first.count)
         header = [name.strip() for name in next(csv.reader([first], delimiter=separator), [])]
         repeated = {name for name in header if header.count(name) > 1}
@@ -40,17 +44,44 @@ def csv_rows(file: str, stream: Any, *, tab: bool) -> Iterator[Chunk]:
         if not chunk.rows and chunk.first_line == 1 and not chunk.issues:
             chunk.issues.append(Issue(0, "empty_file", "there is a header and no row"))
     except UnicodeDecodeError as error:
-        from .encodings import guess
-
-        bad = error.object[max(0, error.start - 200) : error.start + 200]
-        chunk.issues.append(
-            Issue(0, "encoding", f"not UTF-8; it looks like {guess(bad)}: --encoding {guess(bad)}")
-        )
+        chunk.issues.append(_not_utf8(error, text.line))
     except csv.Error as error:
         code = "truncated_last_line" if "unexpected end" in str(error) else "csv_columns"
         chunk.issues.append(Issue(line, code, f"the table breaks here: {error}"))
     chunk.last = True
     yield chunk
+
+
+class _Lines:
+    """The lines of a byte stream as text, their ends kept; `line` is the last one begun."""
+
+    def __init__(self, stream: Any) -> None:
+        self.source = iter(io.BufferedReader(stream))
+        self.line = 0
+        self.ready: list[str] = []  # of a file whose lines end with CR alone
+
+    def __iter__(self) -> "_Lines":
+        return self
+
+    def __next__(self) -> str:
+        if not self.ready:
+            raw = next(self.source)
+            self.line += 1
+            text = raw.decode()
+            if "\r" not in text.rstrip("\r\n"):
+                return text
+            self.ready = text.splitlines(keepends=True) if '"' not in text else [text]
+        return self.ready.pop(0)
+
+
+def _not_utf8(error: UnicodeDecodeError, line: int) -> Issue:
+    name = guess(error.object)
+    return Issue(
+        line,
+        "encoding",
+        f"not UTF-8 at byte {error.start} of the line; it looks like {name}: --encoding {name}",
+        error.start + 1,
+    )
 
 
 def parquet(file: str, disk: Any) -> Iterator[Chunk]:
@@ -98,13 +129,7 @@ def paragraphs(file: str, stream: Any) -> Iterator[Chunk]:
                 yield chunk
                 chunk, held = Chunk(file, line, 0, kind="text"), 0
     except UnicodeDecodeError as error:
-        from .encodings import guess
-
-        name = guess(error.object)
-        message = (
-            f"not UTF-8 at byte {error.start} of the line; it looks like {name}: --encoding {name}"
-        )
-        chunk.issues.append(Issue(line + 1, "encoding", message, error.start + 1))
+        chunk.issues.append(_not_utf8(error, line))
     if block:
         chunk.rows.append((start, {"text": "\n".join(block)}))
     if crlf:

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 from .options import Options
+from .pii.text import INVISIBLE
 
 Faults = list[tuple[str, str]]
 Message = dict[str, Any]
@@ -43,7 +44,7 @@ def messages(
         if plain and type(turn) is dict and len(turn) == 2:
             role, content = turn.get("role"), turn.get("content")
             if type(content) is str and role in ROLES:  # the common case, kept short
-                if not content or content.isspace():
+                if len(content) < 16 and blank(content):
                     _empty(role, number, faults)
                 out.append({"role": role, "content": content})
                 continue
@@ -80,7 +81,7 @@ def _turn(
     if text is None:
         return None
     message["content"] = text
-    if not calls and (not text or text.isspace()):
+    if not calls and blank(text):
         _empty(role, number, faults)
     for key in _KEPT_KEYS:
         value = turn.get(key)
@@ -183,6 +184,11 @@ def _kind(value: Any) -> str:
         type(None): "null",
     }
     return names.get(type(value), "a number")
+
+
+def blank(text: str) -> bool:
+    """Return whether a text shows nothing: empty, blanks, marks of no width."""
+    return not text or text.isspace() or not INVISIBLE.sub("", text).strip()
 
 
 def _empty(role: str, number: int, faults: Faults) -> None:
