@@ -28,7 +28,10 @@ def labelled(name):
     return [json.loads(line) for line in (CASES / name).read_text(encoding="utf-8").splitlines()]
 
 
-@pytest.mark.parametrize("name", ["labelled.jsonl", "blind.jsonl"])
+ALL = ["labelled.jsonl", "blind.jsonl", "fresh1.jsonl", "fresh2.jsonl", "fresh3.jsonl"]
+
+
+@pytest.mark.parametrize("name", ALL)
 def test_bars(name):
     result, notes = score(labelled(name), SETTINGS)
     assert result["structured"]["precision"] >= 0.95, notes
@@ -147,7 +150,7 @@ def test_numbers_in_tool_arguments_stay_json():
 
 
 def test_every_labelled_line_scans_clean_after_masking():
-    for line in labelled("labelled.jsonl") + labelled("blind.jsonl"):
+    for line in [line for name in ALL for line in labelled(name)]:
         masked([{"role": "user", "content": line["text"]}])
 
 

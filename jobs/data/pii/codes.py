@@ -8,22 +8,24 @@ from . import cues
 from .spans import Span
 from .text import key
 
-_IBAN = re.compile(r"[A-Za-z]{2}[ \-]?[0-9]{2}(?:[ \-.]{0,2}[A-Za-z0-9]){11,30}")
+_IBAN = re.compile(r"[A-Za-z] ?[A-Za-z][ \-]?[0-9] ?[0-9](?:[ \-.]{0,2}[A-Za-z0-9]){11,30}")
 _GROUPED = re.compile(
-    r"[A-Za-z0-9]+$"
+    r"[A-Za-z0-9]+$|[A-Z]{2}[0-9]{2,8}(?:[ \-.][0-9A-Z]{2,12})+$"
     r"|[A-Za-z]{2}[ \-]?[0-9]{2}(?:(?:[ \-.][A-Za-z0-9]{4})+(?:[ \-.][A-Za-z0-9]{1,4})?"
     r"|[ \-][A-Za-z0-9]+)$"
 )
 _ALNUM = re.compile(
     r"(?<![A-Za-z0-9])(?:"
-    r"(?P<nino>[A-Za-z]{2} ?[0-9]{2} ?[0-9]{2} ?[0-9]{2} ?[A-Da-d])"
+    r"(?P<nino>[A-Za-z]{2}[ \-.]?[0-9]{2}[ \-.]?[0-9]{2}[ \-.]?[0-9]{2}[ \-.]?[A-Da-d])"
     r"|(?P<es>(?:[XYZxyz][ -]?[0-9]{7}|[0-9]{2}\.?[0-9]{3}\.?[0-9]{3})[ -]?[A-Za-z])"
     r"|(?P<it>[A-Za-z]{6}[0-9]{2}[A-Za-z][0-9]{2}[A-Za-z][0-9]{3}[A-Za-z])"
     r")(?![A-Za-z0-9])"
 )
 _DOCUMENT_GATE = ("passport", "pasaport", "جواز", "ehliyet", "licen", "رخص")
-_ALNUM_GATE = re.compile(r"[0-9]{2}(?: ?[0-9]{2} ?[0-9]{2}|\.[0-9]{3}\.|[A-Za-z][0-9]{2}[A-Za-z])")
-_FOUR_DIGITS = re.compile(r"[0-9]{4}")  # every country's IBAN has them in a row
+_ALNUM_GATE = re.compile(
+    r"[0-9]{2}(?:[ \-.]?[0-9]{2}[ \-.]?[0-9]{2}|\.[0-9]{3}\.|[A-Za-z][0-9]{2}[A-Za-z])"
+)
+_FOUR_DIGITS = re.compile(r"[0-9]{4}|(?:[0-9][ \-]){6}")  # in every country's IBAN
 _DOCUMENT = re.compile(
     r"(?P<cue>pas(?:s|a)port\w*|جواز(?: (?:ال)?سفر\w*)?|ehliyet\w*|driv\w+'?s? licen[cs]e|رخصتي"
     r"|رخصة (?:ال)?قيادة)"
@@ -58,7 +60,7 @@ def _iban(text: str, found: re.Match[str]) -> Iterator[Span]:
         and (text[start - 1].isalnum() or text[start - 1] == "_")
     ):
         return
-    country = text[start : start + 2].upper()
+    country = text[start : start + 3].replace(" ", "")[:2].upper()
     length = check.iban_length(country)
     if length is None:
         return

@@ -15,14 +15,14 @@ _PHONE = r"""
  contact|dial|\bmsisdn|hotline|
  telefon|\btlf|\bcep\b|cepten|cebim|cep\s?tel|\bgsm|\bara(?:y|r|s|m|\b)|\bhat(?:t|\b)|
  iletisim|faks|\bmesaj|ulas|viber|telegram|signal|
- هاتف|جوال|موبايل|تلفون|تليفون|اتصل|اتصال|كلم|واتس|للتواصل|تواصل|ارضي|فاكس|محمول|نقال|خلوي|راسل
+ هاتف|جوال|نمر[تهة]|موبايل|تلفون|تليفون|اتصل|اتصال|كلم|واتس|للتواصل|تواصل|ارضي|فاكس|محمول|نقال|خلوي|راسل
 """
 _ID = r"""
  national (?:id|no|num|insurance)|\bid(?: code| number| num| no)?\b|\bids\b|
  identity|\bssn\b|social(?: sec|\b)|iqama|emirates|\beid\b|civil|
  \bnino\b|\bnhs\b|tax id|steuer|idnr|\bbsn\b|\bpesel|
  \bcpf\b|\bdni\b|\bnie\b|\bniss\b|aadhaar|personnummer|
- kimlik|\bt\.?\s?c\.?(?:\b|'|k)|\btckn|vatandas|nufus|yabanci no|
+ kimli[kg]|\bt\.?\s?c\.?(?:\b|'|k)|\btckn|vatandas|nufus (?:cuz|kagi|kayit|kimli|num|no)|yabanci no|
  هوي|اقام|قومي|مدني|بطاقه شخصي|بطاقه احوال|\bاحوال|الوطني
 """
 _CARD = r"""
@@ -33,7 +33,11 @@ _CARD = r"""
 _IBAN = r"iban|ايبان|حساب|hesap|account|transfer|wire|havale|\beft\b"
 _PASSPORT = r"passport|pasaport|جواز"
 _LICENCE = r"driv\w+ licen[cs]e|driver'?s licen[cs]e|ehliyet|surucu belge|رخصه (?:ال)?قياد|رخصتي"
-_NUMBER = r"numara(?!ti)|\bnumber is\b|\bnumber:|رقمي|رقمها|رقمه\b"  # says "number" and no more
+#: Says "number" and no more.
+_NUMBER = (
+    r"numara(?!ti)|\b(?:my|her|his|our|their) (?:\w+ )?number|\bnumber is\b|\bnumber:"
+    r"|رقمي|رقمها|رقمه\b"
+)
 _NEGATIVE = r"""
  \border|track|invoice|ticket|\bref\b|refer|serial|\bs/n\b|\blot\b|\bbatch|\bsku\b|barcode|\bean\b|\bupc\b|isbn|issn|
  imei|version|\bver\b|\bdriver (?:v|\d)|firmware|build|release|
@@ -70,8 +74,15 @@ _LEFT = re.compile(
     )
 )
 _RIGHT = re.compile(
-    rf"^[\s)\]'’\"]*(?:(?P<no>{_UNITS})|\w*\s*(?:nolu|numarali|no'?lu)?\s*"
-    rf"(?P<phone>telefon|hat|numara|cep|gsm|mobile|phone|cell|واتس|جوال))"
+    rf"^[\s)\]'’\"]*(?:(?P<no>{_UNITS})"
+    r"|(?:olan\s+|is\s+|was\s+)?(?P<id>t\.?\s?c\.?\s*(?:kimlik|numara|no)|kimlik\s*(?:numara|no)"
+    r"|(?:my|her|his|the)\s+(?:ssn|social|national id|id\b|nhs))"
+    r"|\w*\s*(?:nolu|numarali|no'?lu)?\s*"
+    r"(?P<phone>telefon|hat|numara|cep|gsm|mobile|phone|cell|واتس|جوال)"
+    r"|(?:'?[dt][ae]n|'?[yn]?[iuea]|uzerinden|numaradan|ile)?\s*(?:beni\s+|bana\s+|bize\s+)?"
+    r"(?P<phone2>ara(?:y|s|r|\b)|ulas|mesaj|yaz|sms)"
+    r"|(?:is|was)\s+(?:my|her|his|our|the)\s+(?:\w+\s+)?(?P<phone3>number|cell|mobile|phone)"
+    r"|(?:هو|هذا|ده)?\s*(?P<phone4>رقمي|رقمه|رقمها|جوالي))"
 )
 _CLAUSE = re.compile(r"[!?؟;؛\n]|\.\s|\.$")
 
@@ -94,7 +105,7 @@ def nearest(left: str, right: str) -> Cue:
             best = Cue(found.lastgroup or "", len(left) - found.end())
     after = _RIGHT.match(right)
     if after and (after.lastgroup == "no" or not best.kind):
-        return Cue(after.lastgroup or "", after.start())
+        return Cue((after.lastgroup or "").rstrip("234"), after.start())
     return Cue("phone", best.distance) if best.kind == "num" else best
 
 

@@ -36,7 +36,9 @@ _MAIL_CUE = re.compile(
     re.IGNORECASE,
 )
 _SPELLED_GATE = re.compile(
-    r"\b(?:dot|nokta|نقط[ةه]|دوت)\b|[(\[{<]\s*(?:at|et|@)\s*[)\]}>]", re.IGNORECASE
+    r"\b(?:dot|nokta|نقط[ةه]|دوت)\b|[(\[{<]\s*(?:at|et|@)\s*[)\]}>]"
+    r"|\b(?:at|et)\s+(?:gmail|hotmail|outlook|yahoo|icloud)\.",
+    re.IGNORECASE,
 )
 _SPELLED_WORDS = (
     "dot",
@@ -52,6 +54,11 @@ _SPELLED_WORDS = (
     "[et]",
     "(@)",
     "[@]",
+    *(
+        f" {at} {host}"
+        for at in ("at", "et")
+        for host in ("gmail", "hotmail", "outlook", "yahoo", "icloud")
+    ),
 )
 _WEB_SUFFIX = re.compile(r"\.(?:png|jpe?g|gif|svg|css|js|py|json|md|txt|html?)$", re.IGNORECASE)
 

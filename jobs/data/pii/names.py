@@ -51,7 +51,15 @@ _OPENERS = re.compile(
     r"olan ki[şs]i|sayg[ıi]lar[ıi]mla,?|imza:?))\s+",
     re.IGNORECASE,
 )
-_WEAK_OPENERS = ("i am", "i'm", "this is", "it's", "ben", "dear")  # need two capitalised words
+_WEAK_OPENERS = (
+    "i am",
+    "i'm",
+    "this is",
+    "it's",
+    "ben",
+    "dear",
+    "ship to",
+)  # need two capitalised words
 _LOWER_OPENERS = ("my name is", "my name's")  # people write their own name without capitals
 _NOT_NAMES = frozenset(
     _split(

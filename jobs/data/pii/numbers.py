@@ -28,8 +28,10 @@ _IP_CUE = re.compile(
     r"\bip\b|\bipv|server|sunucu|host|address|adres|client|login|الخادم|عنوان|سيرفر|\bping|gateway"
 )
 _CARD_SHAPE = re.compile(
-    r"[0-9]{12,19}$|[0-9]{4}(?:[ \-.]+[0-9]{1,6}){2,4}$|[0-9]{1,6}(?:[ \-]+[0-9]{2,7}){1,4}$"
+    r"[0-9]{12,19}$|(?:[0-9][ \-.]{1,2}){11,18}[0-9]$"
+    r"|[0-9]{4}(?:[ \-.]+[0-9]{1,6}){2,4}$|[0-9]{1,6}(?:[ \-]+[0-9]{2,7}){1,4}$"
 )
+_CARD_TOLD = re.compile(r"[0-9]{2,10}(?:[ \-./]{1,2}[0-9]{2,10}){1,5}$")  # beside the word only
 _SSN_SHAPE = re.compile(r"[0-9]{3}([- .])[0-9]{2}\1[0-9]{4}$")
 _BELGIAN_SHAPE = re.compile(r"[0-9]{2}\.[0-9]{2}\.[0-9]{2}-[0-9]{3}\.[0-9]{2}$")
 _SWEDISH_SHAPE = re.compile(r"(?:19|20)?[0-9]{6}-[0-9]{4}$")
@@ -102,8 +104,11 @@ def _is_code(text: str, start: int, end: int) -> bool:
     last = before[-1:]
     if last and (last == "_" or (last.isascii() and last.isalnum())):
         return True
-    if last in "-/#=" and last and before[:1].isascii() and before[:1].isalnum():
-        return True
+    if last and last in "-/#=" and before[:1].isascii() and before[:1].isalnum():
+        # "seed=1234567" is code, "tckn=..." is a field's name
+        told = cues.nearest(key(text[max(0, start - 24) : start - 1]), "") if last == "=" else None
+        if told is None or told.distance > 2 or told.kind in ("no", ""):
+            return True
     if last == "(" and before[:1].isascii() and before[:1].isalnum():
         return True  # a call: get_user(1234567890)
     if last in ".," and before[:1].isdigit() and len(before) == 2:
@@ -166,7 +171,7 @@ def _classify(
 
 
 def _card(w: _Window, cue: str) -> tuple[str, str, bool] | None:
-    if not _CARD_SHAPE.match(w.raw):
+    if not _CARD_SHAPE.match(w.raw) and not (cue == "card" and _CARD_TOLD.match(w.raw)):
         return None
     d = w.digits
     valid = check.luhn(d)
