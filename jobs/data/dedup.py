@@ -3,6 +3,8 @@
 import json
 from array import array
 from collections.abc import Callable, Iterable, Iterator
+from itertools import compress
+from operator import ne
 from typing import Any
 
 from .digest import normal, whole
@@ -57,16 +59,36 @@ def same_keys(keys: Iterable[Any], n: int, alive: bytearray) -> Iterator[list[in
     Keys that are false (0, empty) group nothing. Tables are built in parts, so memory is bounded.
     """
     parts = n // _PART_ROWS + 1
+    if parts == 1:
+        yield from _grouped(keys, n, alive)
+        return
     for part in range(parts):
         first: dict[Any, int] = {}
         groups: dict[int, list[int]] = {}
         for i, key in enumerate(keys):
-            if not key or not alive[i] or (parts > 1 and hash(key) % parts != part):
+            if not key or not alive[i] or hash(key) % parts != part:
                 continue
             j = first.setdefault(key, i)
             if j != i:
                 groups.setdefault(j, [j]).append(i)
         yield from groups.values()
+
+
+def _grouped(keys: Iterable[Any], n: int, alive: bytearray) -> Iterator[list[int]]:
+    """Yield the same groups where one table holds all keys: the many lone keys cost no Python."""
+    last = dict(zip(keys, range(n), strict=False))
+    if len(last) == n:
+        return
+    followed = compress(zip(keys, range(n), strict=False), map(ne, map(last.get, keys), range(n)))
+    groups: dict[Any, list[int]] = {}
+    for key, i in followed:
+        if key and alive[i]:
+            groups.setdefault(key, []).append(i)
+    for key, group in groups.items():
+        if alive[last[key]]:
+            group.append(last[key])
+        if len(group) > 1:
+            yield group
 
 
 def exact(spill: Spill, alive: bytearray, tell: Callable[[int, int], None]) -> int:

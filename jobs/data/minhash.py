@@ -3,6 +3,8 @@
 Python's own hash() differs from run to run, so words are hashed with CRC-32, once each.
 """
 
+import sys
+from array import array
 from collections import Counter
 from collections.abc import Iterable
 from zlib import crc32
@@ -15,10 +17,12 @@ MIN_WORDS = 8
 #: Wording that so many texts share is the task's, not the record's.
 COMMON_SHARE, COMMON_LEAST = 0.02, 20
 #: Texts looked at for it.
-COMMON_SAMPLE = 5000
+COMMON_SAMPLE = 2000
 # 30 bits: CPython keeps such an int in one digit, which makes sets and sorting of them fast.
 _MASK = (1 << 30) - 1
-_K1, _K2 = 0x1E3779B1, 0x05EBCA77  # odd, from the primes of xxHash
+_cut = _MASK.__and__
+_K2 = 0x05EBCA77  # odd, from the primes of xxHash
+_LOW_BYTE = slice(None, None, 8) if sys.byteorder == "little" else slice(7, None, 8)
 _INDEX = range(BINS)
 _ALL = frozenset(_INDEX)
 _MAX_WORDS = 200_000  # about 30 MB; a larger vocabulary starts over
@@ -43,10 +47,8 @@ def shingles(plain: str) -> set[int]:
     if len(words) < MIN_WORDS:
         return set()
     codes = list(map(_code, words))
-    return {
-        (a + b * _K1 + c * _K2) & _MASK
-        for a, b, c in zip(codes, codes[1:], codes[2:], strict=False)
-    }
+    # hash() of a tuple of ints is the same in every process, and runs without a line of Python
+    return set(map(_cut, map(hash, zip(codes, codes[1:], codes[2:], strict=False))))
 
 
 def sketch(found: set[int]) -> tuple[list[int], bytes]:
@@ -63,7 +65,7 @@ def sketch(found: set[int]) -> tuple[list[int], bytes]:
         _fill(bins)
     row = [bins[i] for i in _INDEX]
     keys = list(map(hash, zip(row[::3], row[1::3], row[2::3], strict=True)))
-    return keys, bytes([h >> 6 & 255 for h in row])
+    return keys, array("Q", row).tobytes()[_LOW_BYTE]
 
 
 def alike(a: bytes, b: bytes) -> int:

@@ -34,6 +34,10 @@ _COLUMNS = {
 _RAW = ("rows", "exact", "sketches", "shingles", "changes")
 
 
+#: Pages of a spilled file that may be resident: what is mapped counts as memory of the process.
+MAPPED_BYTES = 128 << 20
+
+
 class BusyError(Exception):
     """Another process prepares into the same folder."""
 
@@ -172,6 +176,24 @@ class Spill:
         self.lock.close()
 
 
+class _Map:
+    """A file read where it lies, of which no more than MAPPED_BYTES stays in memory."""
+
+    def __init__(self, path: Path, size: int) -> None:
+        with path.open("rb") as file:  # the map outlives its file
+            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else None
+        self.touched = 0
+
+    def read(self, start: int, end: int) -> bytes:
+        if self.map is None:
+            return b""
+        self.touched += max(mmap.PAGESIZE, end - start)
+        if self.touched > MAPPED_BYTES and hasattr(mmap, "MADV_DONTNEED"):
+            self.map.madvise(mmap.MADV_DONTNEED)  # the pages stay in the system's cache
+            self.touched = 0
+        return self.map[start:end]
+
+
 class Rows:
     """The spilled rows, read where they lie."""
 
@@ -179,15 +201,14 @@ class Rows:
         """Map the file; an empty one is fine."""
         self.offsets = offsets
         self.size = path.stat().st_size
-        with path.open("rb") as file:  # the map outlives its file
-            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if self.size else b""
+        self.map = _Map(path, self.size)
 
     def __len__(self) -> int:
         return len(self.offsets)
 
     def __getitem__(self, i: int) -> bytes:
         end = self.offsets[i + 1] if i + 1 < len(self.offsets) else self.size
-        return bytes(self.map[self.offsets[i] : end])
+        return self.map.read(self.offsets[i], end)
 
     def length(self, i: int) -> int:
         """Return the bytes of a row."""
@@ -202,9 +223,7 @@ class Shingles:
         """Map the file; an empty one is fine."""
         self.ends = array("Q", accumulate(counts))
         self.common: frozenset[int] = frozenset()
-        size = path.stat().st_size
-        with path.open("rb") as file:  # the map outlives its file
-            self.map = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) if size else b""
+        self.map = _Map(path, path.stat().st_size)
 
     def __len__(self) -> int:
         return len(self.ends)
@@ -212,7 +231,7 @@ class Shingles:
     def __getitem__(self, i: int) -> set[int]:
         start = self.ends[i - 1] if i else 0
         found = array("I")
-        found.frombytes(self.map[start * 4 : self.ends[i] * 4])
+        found.frombytes(self.map.read(start * 4, self.ends[i] * 4))
         return set(found) - self.common if self.common else set(found)
 
 
