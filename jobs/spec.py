@@ -308,6 +308,9 @@ class JobSpec(BaseModel):
     gpu: Gpu = Field(default_factory=Gpu, description="What to rent.")
     limits: Limits = Field(default_factory=Limits, description="When to stop.")
     checkpoints: Checkpoints = Field(default_factory=Checkpoints, description="What to save.")
+    on_oom: Literal["fail", "adapt"] = Field(
+        "fail", description="When the GPU's memory runs out: end, or try once more with less."
+    )
     output: Path = Field(Path("out"), description="Folder for the result, made when needed.")
 
     @model_validator(mode="before")

@@ -66,6 +66,7 @@ limits:
   # every_steps: 200             # ten times over the run
   # keep: 2
 
+# on_oom: adapt                 # when the GPU's memory runs out: fail | adapt
 output: out                      # a folder, made when the result comes
 """
 

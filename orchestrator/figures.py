@@ -17,6 +17,7 @@ class Figures:
         count = max(1, gpu_count)  # a CPU offer has no GPU, and yet a throughput
         self._metrics = MetricsReader(gpu_count=count)
         self._log = LogMetricsReader(gpu_count=count)
+        self.peak_gib: float | None = None  # of one GPU's memory, as far as it was met
 
     @property
     def saved_step(self) -> int | None:
@@ -28,7 +29,10 @@ class Figures:
         found = self._metrics.read(metrics) if metrics.exists() else Metrics()
         if found.step is None and log.exists():
             found = better(found, self._log.read(log))
-        return _progress(found, now)
+        progress = _progress(found, now)
+        if progress is not None and progress.gpu_used_gib is not None:
+            self.peak_gib = max(self.peak_gib or 0.0, progress.gpu_used_gib)
+        return progress
 
 
 def _progress(found: Metrics, now: float) -> Progress | None:

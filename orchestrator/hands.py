@@ -7,6 +7,7 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Protocol
 
 from orchestrator import events as ev
+from orchestrator.attempt import Attempt
 from orchestrator.plan import JobRecord
 from orchestrator.reads import Reads
 from orchestrator.store_rows import Lease
@@ -34,6 +35,7 @@ class Hands:
     commit: Commit
     record: JobRecord
     left_usd: Decimal | None
+    attempts: tuple[Attempt, ...] = ()  # of the job, oldest first
 
     @property
     def provider(self) -> Provider:

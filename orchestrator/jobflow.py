@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator.attempt import Attempt
+from orchestrator.oom import second_offer
 from orchestrator.plan import NewJob
 from orchestrator.policy import ALL_RULES, Rules
 from orchestrator.states import ENDINGS, Reason, State
@@ -55,6 +56,9 @@ def next_move(
     move: Open | Close
     if last is not None and over:
         move = Close(last.reason or Reason.INTERNAL, last.evidence)
+        again = second_offer(new, attempts) if cancel is None else None
+        if again is not None and (opened := _on(new, attempts, again, spent_usd, now)):
+            move = opened
     elif cancel is not None:
         move = Close(cancel, "")
     else:
@@ -79,12 +83,24 @@ def _another(
             return Close(Reason.NO_CAPACITY, "no offer fits")
         telling = had_machine[-1] if had_machine else attempts[-1]
         return Close(telling.reason or Reason.INTERNAL, telling.evidence)
-    ends_at = (attempts[0].opened_at if attempts else now) + new.caps.max_s
-    paid_until = _paid_until(new, offer, spent_usd, now)
-    if min(ends_at, paid_until) < now + USEFUL_S:
-        reason = Reason.DEADLINE if ends_at <= paid_until else Reason.BUDGET
-        return Close(reason, "too little is left for another machine")
-    return Open(len(attempts) + 1, offer, min(ends_at, paid_until))
+    return _on(new, attempts, offer, spent_usd, now) or Close(
+        Reason.DEADLINE
+        if _ends_at(new, attempts, now) <= _paid_until(new, offer, spent_usd, now)
+        else Reason.BUDGET,
+        "too little is left for another machine",
+    )
+
+
+def _on(
+    new: NewJob, attempts: Sequence[Attempt], offer: Offer, spent_usd: Decimal, now: float
+) -> Open | None:
+    """Return the next attempt with this offer; None where too little time or money is left."""
+    until = min(_ends_at(new, attempts, now), _paid_until(new, offer, spent_usd, now))
+    return Open(len(attempts) + 1, offer, until) if until >= now + USEFUL_S else None
+
+
+def _ends_at(new: NewJob, attempts: Sequence[Attempt], now: float) -> float:
+    return (attempts[0].opened_at if attempts else now) + new.caps.max_s
 
 
 def _next_offer(new: NewJob, attempts: Sequence[Attempt]) -> Offer | None:

@@ -25,6 +25,7 @@ from orchestrator.actions import (
 from orchestrator.artifacts import checkpoint
 from orchestrator.case import Case
 from orchestrator.hands import Hands
+from orchestrator.oom import settings_of
 from orchestrator.redact import told
 from orchestrator.site import AgentStatus, Site, SiteError, SiteRefused
 from orchestrator.site_order import SiteOrder
@@ -236,7 +237,9 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         job_id=attempt.job_id,
         attempt=attempt.number,
         label=attempt.label,
-        spec=hands.record.new.spec,
+        spec=settings_of(
+            hands.record.new.spec, [a for a in hands.attempts if a.number < attempt.number]
+        )[0],
         host=endpoint.host,
         port=endpoint.port,
         user=endpoint.user,

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 
 from orchestrator import events as ev
-from orchestrator import ledger
+from orchestrator import ledger, oom
 from orchestrator.actions import Record, Wait
 from orchestrator.attempt import Attempt, label_of, label_prefix
 from orchestrator.case import Case, terms_of
@@ -285,6 +285,7 @@ class Driver:
             commit=lambda *happened: self.commit(case, *happened),
             record=self.record,
             left_usd=self._left_usd(),
+            attempts=tuple(known.attempt for known in self.cases),
         )
 
     # ---------------------------------------------------------------- writing
@@ -292,6 +293,8 @@ class Driver:
     def commit(self, case: Case, *happened: ev.AttemptEvent) -> None:
         """Commit events of one attempt in one transaction, then tell."""
         attempt: Attempt = case.attempt
+        spec, met = self.record.new.spec, case.figures.peak_gib
+        happened = tuple(oom.with_prediction(event, spec, attempt, met) for event in happened)
         for event in happened:
             attempt = apply(attempt, event)
         self._append(happened, attempt)
@@ -334,7 +337,10 @@ class Driver:
             self._append((event,), attempt, admit)
         except TeamBudgetReached as reached:
             return Close(Reason.TEAM_BUDGET, str(reached))
+        words = oom.settings_of(new.spec, [known.attempt for known in self.cases])[1]
         self.cases.append(self._case(attempt))
+        if words:
+            self.commit(self.cases[-1], ev.Noted(now, f"memory ran out: now with {words}"))
         return None
 
     def _close(self, move: Close, now: float) -> None:

@@ -104,7 +104,7 @@ class Sized:
         unable = self._unable(facts)
         if unable:
             return unable
-        usable = facts.usable_gib if facts else vram_gib * UNKNOWN_USABLE
+        usable = self.usable_gib(gpu, vram_gib)
         why = ""
         for strategy in ("none",) if count == 1 else ("ddp", "fsdp"):
             need = self.need(count, strategy)
@@ -118,6 +118,12 @@ class Sized:
                 f"({need.footprint.device_gib:.1f} expected), has {usable:.1f}"
             )
         return why
+
+    @staticmethod
+    def usable_gib(gpu: str, vram_gib: float) -> float:
+        """Return what a process can have of one card."""
+        facts = lookup(gpu)
+        return facts.usable_gib if facts else vram_gib * UNKNOWN_USABLE
 
     def _unable(self, facts: Gpu | None) -> str:
         if facts is None:

@@ -8,6 +8,7 @@ from decimal import Decimal
 from orchestrator import ledger
 from orchestrator.attempt import Attempt, Machine
 from orchestrator.holder import for_people
+from orchestrator.oom import may_adapt
 from orchestrator.policy import DEFAULT_LIMITS, Limits
 from orchestrator.states import (
     ENDINGS,
@@ -177,6 +178,8 @@ def _why(row: JobRow, last: Attempt | None) -> tuple[Reason | None, str]:
     """Return the job's reason: its own when closed, else an attempt's that no other can mend."""
     if row.reason is not None:
         return row.reason, row.evidence
+    if may_adapt(row.record.new.spec, row.attempts):
+        return None, ""
     if last is not None and last.reason is not None and not ENDINGS[last.reason].next_offer:
         return last.reason, last.evidence
     return None, ""
