@@ -232,6 +232,23 @@ def cancel(
 
 
 @app.command()
+def closed(
+    job: Job,
+    at: Annotated[
+        str | None,
+        typer.Option("--at", metavar="WHEN", help="When it ended: 10m ago, 14:05; else now."),
+    ] = None,
+) -> None:
+    """Say that you ended a machine that you rented by hand.
+
+    Until then it is counted as costing: no call of gpujob can end it.
+    """
+    from orchestrator import cli_closed
+
+    leave(cli_closed.closed(job, at=at))
+
+
+@app.command()
 def cost(
     by: Annotated[Literal["job", "day", "provider"], typer.Option(help="One line for each.")] = (
         "job"

@@ -6,7 +6,7 @@ import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TextIO
 
 from orchestrator import daemon
 from orchestrator.exits import Exit, Refused, worst
@@ -40,6 +40,7 @@ def submit(
     gc.enable()  # the door switched it off for short commands
     loaded = room.read_job(job_file, changes)
     with opened() as state:
+        from orchestrator.by_hand import look
         from orchestrator.compose import compose
 
         transfers = _Transfers()
@@ -47,6 +48,8 @@ def submit(
         gated = _through_the_gate(loaded, state)
         planned = room.plan(gated.loaded, parts.providers)
         planned = room.with_data(planned, gated, pii_reviewed=pii_reviewed)
+        by_hand = look(planned, parts.providers, _ask if sys.stdin.isatty() else None)
+        planned = replace(planned, notes=(*planned.notes, *by_hand))
         note = room.environment_note(
             planned.best.offer, state.home.root, parts.settings.axolotl_env
         )
@@ -100,15 +103,21 @@ def _agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
     stream.flush()
     if yes or price_asked(planned.best.offer) == 0:
         return
-    stream.write(screen.accent(report_plan.question(planned)))
+    if not _ask(screen.accent(report_plan.question(planned)), stream):
+        raise Refused("not agreed.", code=Exit.INTERRUPTED)
+
+
+def _ask(question: str, stream: TextIO | None = None) -> bool:
+    """Return whether the person said yes; stderr unless told otherwise."""
+    stream = sys.stderr if stream is None else stream
+    stream.write(question)
     stream.flush()
     try:
         answer = sys.stdin.readline().strip().lower()
     except KeyboardInterrupt:
         answer = ""
         stream.write("\n")
-    if answer not in ("y", "yes"):
-        raise Refused("not agreed.", code=Exit.INTERRUPTED)
+    return answer in ("y", "yes")
 
 
 def _talk_screen(*, as_json: bool) -> Screen:

@@ -327,7 +327,7 @@ class Driver:
             move.offer.provider,
             move.offer,
             new.launch.disk_gib,
-            traits.billing_step_s,
+            move.offer.billing_step_s or traits.billing_step_s,
             traits.list_lag_s,
             move.deadline_at,
         )

@@ -49,6 +49,9 @@ class Settings(BaseSettings):
     axolotl_env: Path | None = Field(
         None, description="a ready Axolotl environment on this machine, for the `local` provider"
     )
+    machines: Path | None = Field(
+        None, description="machines rented by hand; default machines.yaml in the home"
+    )
     sweep: Literal["on", "off"] = Field("on", description="the reaper after every command")
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="how much goes to the log file of a job"

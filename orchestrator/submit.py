@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.exits import Exit, Refused
 from orchestrator.match import CPU, Matching, Quote, match
 from orchestrator.redact import told
-from providers.base import Offer, Provider, Tier
-from providers.errors import ProviderError
+from providers.base import BY_HAND, Offer, Provider, Tier
+from providers.errors import InvalidRequest, ProviderError
 
 if TYPE_CHECKING:
     from jobs.load import LoadedJob
@@ -122,6 +122,8 @@ def ask(
             continue
         try:
             offers += provider.offers()
+        except InvalidRequest as error:  # what the person wrote for this provider is wrong
+            raise Refused(told(error, kind=False)) from error
         except ProviderError as error:
             unreachable[name] = told(error, kind=False)
     return offers, unreachable
@@ -186,7 +188,7 @@ def environment_note(offer: Offer, root: Path, given: Path | None) -> str | None
     from orchestrator.axolotl_env import DISK_BYTES, DOWNLOAD_BYTES
     from orchestrator.compose_site import ENVIRONMENTS
 
-    if offer.tier is not Tier.OWN or given is not None:
+    if offer.tier is not Tier.OWN or offer.provider == BY_HAND or given is not None:
         return None
     if any((root / ENVIRONMENTS).glob("*/READY.json")):
         return None

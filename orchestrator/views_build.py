@@ -118,7 +118,9 @@ def teardown_of(attempt: Attempt, now: float, limits: Limits = DEFAULT_LIMITS) -
         if attempt.proof == "yours":
             if attempt.ended_at is None:
                 return Teardown.YOURS_TO_CLOSE
-            return Teardown.CLOSED_BY_OWNER
+            # A command that looks is a read, if the owner's own; a person's word is a word.
+            looked = attempt.ended_by == "check_command"
+            return Teardown.GONE if looked else Teardown.CLOSED_BY_OWNER
         return Teardown.GONE if attempt.machines else Teardown.NONE
     if not attempt.machines:
         if not attempt.launch_open:

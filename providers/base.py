@@ -75,6 +75,7 @@ class Offer:
     price_is_notional: bool = False  # a made-up price, shown as such (local quickstart)
     storage_usd_per_gib_hour: Decimal = Decimal(0)
     disk_gib: float | None = None  # None: as asked for
+    billing_step_s: float | None = None  # None: the provider's trait
     host_ram_gib: float | None = None
     stock_rank: int = 0  # lower first among equal prices: how plentiful it is
 
@@ -195,9 +196,13 @@ class Account(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What a job asks of a machine that is there already. egress: (host, port) it must reach."""
+    """What a job asks of a machine that is there already. egress: (host, port) it must reach.
+
+    environment_gib: more, where the machine has no Axolotl environment yet.
+    """
 
     disk_gib: float = 0.0
+    environment_gib: float = 0.0
     egress: tuple[tuple[str, int], ...] = ()
 
 

@@ -25,11 +25,23 @@ class ProviderSettings(Protocol):
         """Return the notional price of this machine."""
         ...
 
+    @property
+    def machines(self) -> Path | None:
+        """Return the file of machines rented by hand; None: machines.yaml in the home."""
+        ...
+
 
 def _local(settings: ProviderSettings, clock: Clock) -> Provider:
     from providers.local import LocalProvider
 
     return LocalProvider(settings.home, clock, price_usd_per_hour=settings.local_price_usd_per_hour)
+
+
+def _ssh(settings: ProviderSettings, clock: Clock) -> Provider:
+    from providers.ssh import SshProvider
+
+    file = settings.machines or settings.home / "machines.yaml"
+    return SshProvider(settings.home, file.expanduser().absolute(), clock)
 
 
 def _fake(_: ProviderSettings, clock: Clock) -> Provider:
@@ -58,6 +70,7 @@ def _runpod(settings: ProviderSettings, clock: Clock) -> Provider:
 PROVIDERS = MappingProxyType[str, Callable[[ProviderSettings, Clock], Provider]](
     {
         "local": _local,  # this machine
+        "ssh": _ssh,  # machines that the user rented by hand
         "fake": _fake,  # a cloud in memory, for rehearsals: nothing real is rented
         "runpod": _runpod,  # RunPod's pods, over its REST API v2
     }

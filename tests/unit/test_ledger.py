@@ -205,3 +205,8 @@ def test_the_owners_word_stops_that_meter_at_its_time():
     assert (line.end, line.usd) == (T0 + 100, Decimal("0.050000"))
     view = attempt_view(attempt, None, T0 + 9999)
     assert (view.teardown, view.gone_at) == (Teardown.CLOSED_BY_OWNER, T0 + 100)
+
+
+def test_the_owners_own_command_is_a_read_not_a_word():
+    attempt = by_hand(ev.EndDeclared(T0 + 90, M1, T0 + 90, "check_command"))
+    assert attempt_view(attempt, None, T0 + 9999).teardown is Teardown.GONE

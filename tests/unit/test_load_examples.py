@@ -20,7 +20,7 @@ QUICKSTART = EXAMPLES / "quickstart"
 
 def test_one_for_each_method_and_the_quickstart() -> None:
     assert [folder.name for folder in FOLDERS] == [
-        "full", "lora", "own-config", "qlora", "quickstart",
+        "full", "lora", "own-config", "qlora", "quickstart", "rented",
     ]  # fmt: skip
     for method in Method:
         assert load_job(EXAMPLES / method / "job.yaml").spec.method is method

@@ -18,8 +18,10 @@ EXAMPLE = (ROOT / ".env.example").read_text(encoding="utf-8")
 LISTED = dict(
     re.findall(r"^# (GPUJOB_[A-Z0-9_]+)=([^#\n]*?)(?:  #.*)?$", EXAMPLE, flags=re.MULTILINE)
 )
-# Names that are no settings: set by gpujob for what runs on an instance, or by tests alone.
-NOT_SETTINGS = re.compile(r"GPUJOB_(INSTANCE|INSTANCE_DIR|FOLDER|POD_\w+|TEST_\w+|STUB|\w*_)$")
+# Names that are no settings: set by gpujob for what it runs, or by tests alone.
+NOT_SETTINGS = re.compile(
+    r"GPUJOB_(INSTANCE|INSTANCE_DIR|MACHINE|MACHINE_\w+|FOLDER|POD_\w+|TEST_\w+|STUB|\w*_)$"
+)
 
 
 @pytest.fixture(autouse=True)

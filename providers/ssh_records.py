@@ -1,0 +1,85 @@
+"""What this computer remembers of machines rented by hand: whom it launched where, and what ended.
+
+One JSON file an attempt below `<home>/rented/`, written whole. No key's content is in it, only the
+paths of key files. `machines.yaml` may change or go; a launched machine is found by its record.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from providers.base import Ended, HostKey
+
+FOLDER = "rented"
+TRUSTED = "host-keys"
+
+
+class Records:
+    """The records of one home."""
+
+    def __init__(self, home: Path) -> None:
+        self._folder = home / FOLDER
+
+    def read(self, label: str) -> dict[str, Any] | None:
+        """Return the record of an attempt; None where there is none that can be read."""
+        try:
+            found = json.loads((self._folder / f"{label}.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def write(self, label: str, facts: dict[str, Any]) -> None:
+        """Write the record whole. Raises OSError."""
+        self._put(self._folder / f"{label}.json", json.dumps(facts, indent=1))
+
+    def remove(self, label: str) -> None:
+        """Forget an attempt that came to nothing."""
+        with contextlib.suppress(OSError):
+            (self._folder / f"{label}.json").unlink()
+
+    def open(self) -> dict[str, dict[str, Any]]:
+        """Return the records of attempts that may still hold their machine, by label."""
+        try:
+            names = sorted(path.stem for path in self._folder.glob("*.json"))
+        except OSError:
+            return {}
+        found = {name: self.read(name) for name in names}
+        return {
+            name: facts
+            for name, facts in found.items()
+            if facts is not None and not facts.get("wiped") and not facts.get("ended")
+        }
+
+    def ended(self, label: str) -> Ended | None:
+        """Return the word that the machine is gone."""
+        said = (self.read(label) or {}).get("ended")
+        return Ended(float(said["at"]), str(said["by"])) if said else None
+
+    def trusted(self, name: str, place: str) -> HostKey | None:
+        """Return the host key that was trusted for this machine at this place."""
+        try:
+            words = (self._folder / TRUSTED / name).read_text(encoding="ascii").split()
+        except (OSError, ValueError):
+            return None
+        if len(words) != 3 or words[0] != place:
+            return None
+        return HostKey(words[1], words[2])
+
+    def trust(self, name: str, place: str, key: HostKey) -> None:
+        """Remember a host key. Raises OSError."""
+        self._put(self._folder / TRUSTED / name, f"{place} {key.type} {key.base64}\n")
+
+    @staticmethod
+    def _put(path: Path, text: str) -> None:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        part = path.with_name(f".{path.name}.{os.getpid()}.part")
+        handle = os.open(part, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_NOFOLLOW, 0o600)
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+            file.flush()
+            os.fsync(file.fileno())
+        part.replace(path)
