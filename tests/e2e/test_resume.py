@@ -25,7 +25,7 @@ def gpujob(tmp_path):
     tool.end_all()
 
 
-def _lose_the_machine(tool: Gpujob) -> None:
+def lose_the_machine(tool: Gpujob) -> None:
     """Kill the instance with all that runs on it, as a host fault does."""
     marked = local_tree.marked(str(tool.home.resolve() / "instances"))
     for pid in {pid for pids in marked.values() for pid in pids}:
@@ -42,7 +42,7 @@ def test_a_lost_machine_is_gone_on_from(gpujob):
     path = gpujob.write_job(steps=60, seconds_per_step=0.15, save_steps=10)
     gpujob.run("submit", str(path), "--yes", "--detach")
     job = gpujob.wait_for(lambda job: (job["checkpoint_step"] or 0) >= 20, "a checkpoint at home")
-    _lose_the_machine(gpujob)
+    lose_the_machine(gpujob)
     job = gpujob.wait_for(lambda job: job["closed_at_unix_s"] is not None, "closed")
     assert (job["outcome"], job["teardown"], job["attempt"]) == ("SUCCEEDED", "gone", 2), job
     body = gpujob.run("status", job["id"], "--json").json()["job"]

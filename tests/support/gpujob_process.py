@@ -118,9 +118,11 @@ class Gpujob:
         found: dict[str, Any] = self.run("ps", "--all", "--json").json()["jobs"][0]
         return found
 
-    def wait_for(self, wanted: Callable[[dict[str, Any]], bool], what: str) -> dict[str, Any]:
+    def wait_for(
+        self, wanted: Callable[[dict[str, Any]], bool], what: str, *, within_s: float = WAIT_S
+    ) -> dict[str, Any]:
         """Return the newest job once it is as wanted."""
-        until = time.monotonic() + WAIT_S
+        until = time.monotonic() + within_s
         while time.monotonic() < until:
             jobs = self.run("ps", "--all", "--json").json()["jobs"]
             if jobs and wanted(jobs[0]):
