@@ -144,6 +144,24 @@ def size(  # noqa: PLR0917 - typer gives options by name
 
 
 @app.command()
+def resume(
+    job: Job,
+    gpu: Annotated[
+        list[str] | None, typer.Option("--gpu", help="On this type instead; may be repeated.")
+    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
+    detach: Annotated[
+        bool, typer.Option("--detach", "-d", help="Return once the job is in the daemon's hands.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Go on from the newest checkpoint of a job that ended early."""
+    from orchestrator import cli_run
+
+    leave(cli_run.resume(job, yes=yes, detach=detach, gpu_types=gpu or [], as_json=as_json))
+
+
+@app.command()
 def ps(
     all_jobs: Annotated[bool, typer.Option("--all", "-a", help="Also jobs long closed.")] = False,
     as_json: Json = False,

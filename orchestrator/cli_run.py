@@ -63,6 +63,40 @@ def submit(
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
 
 
+def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json: bool) -> int:
+    """Open a job that goes on from a closed one's newest whole checkpoint; returns its code."""
+    from orchestrator import submit as room
+    from orchestrator.artifacts import checkpoint
+    from orchestrator.states import Reason
+
+    gc.enable()
+    with opened() as state:
+        from orchestrator.compose import compose
+
+        transfers = _Transfers()
+        parts = compose(state, tell=transfers.tell)
+        job_id = state.store.find_job(word)
+        record, attempts = state.store.load(job_id)
+        if any(attempt.reason is Reason.SUCCEEDED for attempt in attempts):
+            raise Refused(
+                f"#{job_id} finished its training; a finished job is never trained again",
+                remedy="Submit the job file anew to train once more.",
+            )
+        planned = room.plan(room.resumed(record, gpu_types), parts.providers)
+        planned = room.where_it_may_go(planned, record)
+        found = checkpoint.newest(state.home.checkpoints(job_id))
+        said = (
+            "no checkpoint of it is at home: it begins anew"
+            if found is None
+            else f"goes on from step {checkpoint.step_of(found)} of #{job_id}"
+        )
+        planned = replace(planned, resume_from=found, notes=(*planned.notes, said))
+        _agree(planned, state, yes=yes, as_json=as_json)
+        if detach:
+            return _detached(planned, state, as_json=as_json)
+        return _in_foreground(planned, state, parts, transfers, as_json=as_json)
+
+
 def _through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
     """Return the job on its prepared data; raises Refused where the data is refused."""
     from orchestrator import data_gate

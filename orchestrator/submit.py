@@ -5,6 +5,8 @@ Nothing here spends: the first call that may is the runner's launch, after the j
 
 from __future__ import annotations
 
+import os
+import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from jobs.spec import JobSpec
     from orchestrator.data_gate import Gated
     from orchestrator.home import Home
+    from orchestrator.plan import JobRecord
     from orchestrator.planning import Change, Need
     from orchestrator.sized import Sized
     from orchestrator.store import Store
@@ -47,6 +50,7 @@ class Plan:
     need: Need | None = None
     listed: bool = False
     changes: tuple[Change, ...] = ()
+    resume_from: Path | None = None  # a checkpoint at home to go on from
 
     @property
     def best(self) -> Quote:
@@ -221,6 +225,8 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
     job_id = store.new_job_id()
     key = job_key(home.root, job_id)
     boot = spec.limits.boot_minutes
+    if planned.resume_from is not None:
+        _take_over(planned.resume_from, home.checkpoints(job_id))
     store.create_job(
         NewJob(
             id=job_id,
@@ -240,6 +246,50 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
         now=now,
     )
     return job_id
+
+
+def _take_over(checkpoint: Path, folder: Path) -> None:
+    """Give a job another one's checkpoint: by links, so that it costs no room; whole or not."""
+    part = folder / f"{checkpoint.name}.part"
+    shutil.copytree(checkpoint, part, copy_function=os.link)
+    part.rename(folder / checkpoint.name)
+
+
+def resumed(record: JobRecord, gpu_types: Sequence[str]) -> LoadedJob:
+    """Return the job that goes on where a closed one ended, perhaps on other GPUs.
+
+    Raises Refused where it finished or still runs, or where its data or model is no longer there.
+    """
+    from jobs.load import LoadedJob
+    from jobs.spec import JobSpec
+
+    new = record.new
+    name = f"{new.name} #{new.id}"
+    if record.closed_at is None:
+        raise Refused(
+            f"{name} is not over", remedy="gpujob attach shows it, gpujob cancel ends it."
+        )
+    spec = JobSpec.model_validate(new.spec)
+    for place in (spec.model_folder, spec.data.train, spec.data.validation):
+        if isinstance(place, Path) and not place.exists():
+            raise Refused(f"{name}: {place} is no longer there", remedy="Submit the job anew.")
+    if gpu_types:
+        spec = spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"types": [*gpu_types]})})
+    return LoadedJob(spec=spec, path=Path(name), text="", lines={})
+
+
+def where_it_may_go(planned: Plan, record: JobRecord) -> Plan:
+    """Return the plan without regions that the first submit did not offer: its data may not go.
+
+    Raises Refused, exit code 3, where nothing is left.
+    """
+    allowed = {(offer.provider, offer.region) for offer in record.new.offers}
+    quotes = tuple(
+        q for q in planned.matching.quotes if (q.offer.provider, q.offer.region) in allowed
+    )
+    if not quotes:
+        raise Refused("no offer is left where this job's data may go.", code=Exit.NO_OFFER)
+    return replace(planned, matching=replace(planned.matching, quotes=quotes))
 
 
 def refuse_unasked_spending(planned: Plan, *, yes: bool) -> None:

@@ -39,9 +39,9 @@ def _steps(tool: Gpujob, job_id: str, attempt: int) -> list[int]:
 
 
 def test_a_lost_machine_is_gone_on_from(gpujob):
-    path = gpujob.write_job(steps=60, seconds_per_step=0.15, save_steps=10)
+    path = gpujob.write_job(steps=40, save_steps=10, hold_at_step=25)
     gpujob.run("submit", str(path), "--yes", "--detach")
-    job = gpujob.wait_for(lambda job: (job["checkpoint_step"] or 0) >= 20, "a checkpoint at home")
+    job = gpujob.wait_for(lambda job: (job["checkpoint_step"] or 0) == 20, "a checkpoint at home")
     lose_the_machine(gpujob)
     job = gpujob.wait_for(lambda job: job["closed_at_unix_s"] is not None, "closed")
     assert (job["outcome"], job["teardown"], job["attempt"]) == ("SUCCEEDED", "gone", 2), job
@@ -49,7 +49,30 @@ def test_a_lost_machine_is_gone_on_from(gpujob):
     first, second = body["attempts"]
     assert first["reason"] == "INSTANCE_LOST"
     steps = _steps(gpujob, job["id"], 2)
-    assert steps[0] == first["checkpoint_step"] + 1 >= 21
-    assert steps[-1] == second["step"] == 60
-    assert sorted(set(_steps(gpujob, job["id"], 1)) | set(steps)) == list(range(1, 61))
+    assert steps[0] == first["checkpoint_step"] + 1 == 21
+    assert steps[-1] == second["step"] == 40
+    assert sorted(set(_steps(gpujob, job["id"], 1)) | set(steps)) == list(range(1, 41))
     assert not gpujob.processes()
+
+
+def test_a_cancelled_job_is_resumed_by_hand(gpujob):
+    path = gpujob.write_job(steps=40, save_steps=10, hold_at_step=25)
+    gpujob.run("submit", str(path), "--yes", "--detach")
+    first = gpujob.wait_for(lambda job: (job["checkpoint_step"] or 0) == 20, "a checkpoint at home")
+    running = gpujob.run("resume", first["id"], "--yes")
+    assert running.code == 2
+    assert "is not over" in running.err
+    assert gpujob.run("cancel", first["id"]).code == 0
+    first = gpujob.job()
+    done = gpujob.run("resume", first["id"], "--yes")
+    assert done.code == 0, done.out + done.err
+    assert f"goes on from step {first['checkpoint_step']} of #{first['id']}" in done.out
+    job = gpujob.job()
+    assert job["id"] != first["id"]
+    assert job["outcome"] == "SUCCEEDED"
+    assert _steps(gpujob, job["id"], 1)[0] == first["checkpoint_step"] + 1
+    again = gpujob.run("resume", job["id"], "--yes")
+    assert again.code == 2
+    assert "never trained again" in again.err
+    gone = gpujob.run("resume", first["id"], "--yes", "--gpu", "H100 80")
+    assert gone.code == 3, gone.err

@@ -12,6 +12,7 @@ seconds_per_step      0.01
 startup_s             0         before the first line
 log_bytes_per_step    0         filler beside the ordinary lines: NUL, 0xff, ANSI, no newline
 save_steps            0         every so many steps a checkpoint; the newest one is gone on from
+hold_at_step          0         stays there for ever, unless it was gone on from a checkpoint
 metrics               true      write metrics.jsonl as the plugin does
 adapter_bytes         4096      size of each of the adapter's two tensors
 children              0         so many children that outlive it, every second in its own session
@@ -109,6 +110,8 @@ class Run:
         for step in range(begin + 1, self.steps + 1):
             time.sleep(float(self.switches.get("seconds_per_step", 0.01)))
             self.step(step)
+            while step == int(self.switches.get("hold_at_step", 0)) and not begin:
+                time.sleep(0.2)
             if self.fail and step == self.fail_at:
                 status = self.break_down()
                 if status is not None:
