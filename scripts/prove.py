@@ -93,6 +93,12 @@ def rounds_chunks(rounds: int = 50, portion: int = 5) -> Iterator[Chunk]:
         )
 
 
+def fuzz_chunks() -> Iterator[Chunk]:
+    """Yield ten minutes of fuzzing, in two halves; needs `pip install atheris`."""
+    for half in ("first", "second"):
+        yield Chunk(f"{half} 300 s", (PY, "scripts/fuzz_data.py", "--seconds", "300"))
+
+
 CAMPAIGNS: dict[str, Campaign] = {
     "sim": Campaign("No leak, no double, no foreign machine touched, in any world.", sim_chunks),
     "layers": Campaign("Each layer is needed: without it, worlds leak.", layer_chunks),
@@ -104,6 +110,7 @@ CAMPAIGNS: dict[str, Campaign] = {
     "team-budget": Campaign(
         "Twenty processes that submit at once cannot pass the team's budget.", rounds_chunks
     ),
+    "data-fuzz": Campaign("No input of the data gate ends in a traceback.", fuzz_chunks),
 }
 
 
