@@ -115,6 +115,34 @@ def plan(job_file: JobFile, change: Set = None, as_json: Json = False) -> None:
 
 
 @app.command()
+def probe(  # noqa: PLR0917 - typer gives options by name
+    job_file: JobFile,
+    gpu: Annotated[list[str] | None, typer.Option(help="This card; may be repeated.")] = None,
+    steps: Annotated[int, typer.Option(min=3, help="Optimizer steps on each.")] = 30,
+    minutes: Annotated[float, typer.Option(min=1, help="At most, on each.")] = 20.0,
+    usd: Annotated[float, typer.Option(min=0.01, help="At most, on each.")] = 2.0,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
+    change: Set = None,
+    as_json: Json = False,
+) -> None:
+    """Measure a job's speed and memory on real cards, briefly.
+
+    Tells which card to take; later plans use what was measured.
+    """
+    from decimal import Decimal
+
+    from orchestrator import cli_probe
+    from orchestrator.probe import Terms
+
+    terms = Terms(steps, minutes, Decimal(str(usd)))
+    leave(
+        cli_probe.probe(
+            job_file, gpus=gpu or (), terms=terms, yes=yes, changes=change or [], as_json=as_json
+        )
+    )
+
+
+@app.command()
 def size(  # noqa: PLR0917 - typer gives options by name
     model: Annotated[str, typer.Option(help="Id of the hub, a short name, or a folder.")],
     method: Annotated[str, typer.Option(help="qlora, lora or full.")] = "qlora",

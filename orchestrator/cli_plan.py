@@ -44,12 +44,13 @@ def plan(job_file: Path, *, changes: list[str], as_json: bool) -> int:
     """
     from orchestrator import report_plan, submit
     from orchestrator.compose import make_providers
+    from orchestrator.measured import read
     from orchestrator.settings import load_settings
 
     loaded = submit.read_job(job_file, changes)
     with looked() as state:
         providers = make_providers(load_settings(), state.home.root)
-        planned = submit.look(loaded, providers, list_prices=True)
+        planned = submit.look(loaded, providers, read(state.home.root), list_prices=True)
         if planned.need is not None and planned.need.unsized:
             raise Refused(planned.need.unsized)
         if as_json:

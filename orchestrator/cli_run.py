@@ -36,6 +36,7 @@ def submit(
 ) -> int:
     """Read, quote, ask, store, and drive or hand over; returns the job's exit code."""
     from orchestrator import submit as room
+    from orchestrator.measured import read
 
     gc.enable()  # the door switched it off for short commands
     loaded = room.read_job(job_file, changes)
@@ -43,10 +44,10 @@ def submit(
         from orchestrator.by_hand import look
         from orchestrator.compose import compose
 
-        transfers = _Transfers()
+        transfers = Transfers()
         parts = compose(state, tell=transfers.tell)
-        gated = _through_the_gate(loaded, state)
-        planned = room.plan(gated.loaded, parts.providers)
+        gated = through_the_gate(loaded, state)
+        planned = room.plan(gated.loaded, parts.providers, read(state.home.root))
         planned = room.with_data(planned, gated, pii_reviewed=pii_reviewed)
         by_hand = look(planned, parts.providers, _ask if sys.stdin.isatty() else None)
         planned = replace(planned, notes=(*planned.notes, *by_hand))
@@ -57,7 +58,7 @@ def submit(
             planned = replace(planned, notes=(*planned.notes, note))
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
-        _agree(planned, state, yes=yes, as_json=as_json)
+        agree(planned, state, yes=yes, as_json=as_json)
         if detach:
             return _detached(planned, state, as_json=as_json)
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
@@ -67,13 +68,14 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
     """Open a job that goes on from a closed one's newest whole checkpoint; returns its code."""
     from orchestrator import submit as room
     from orchestrator.artifacts import checkpoint
+    from orchestrator.measured import read
     from orchestrator.states import Reason
 
     gc.enable()
     with opened() as state:
         from orchestrator.compose import compose
 
-        transfers = _Transfers()
+        transfers = Transfers()
         parts = compose(state, tell=transfers.tell)
         job_id = state.store.find_job(word)
         record, attempts = state.store.load(job_id)
@@ -82,7 +84,7 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
                 f"#{job_id} finished its training; a finished job is never trained again",
                 remedy="Submit the job file anew to train once more.",
             )
-        planned = room.plan(room.resumed(record, gpu_types), parts.providers)
+        planned = room.plan(room.resumed(record, gpu_types), parts.providers, read(state.home.root))
         planned = room.where_it_may_go(planned, record)
         found = checkpoint.newest(state.home.checkpoints(job_id))
         said = (
@@ -91,13 +93,13 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
             else f"goes on from step {checkpoint.step_of(found)} of #{job_id}"
         )
         planned = replace(planned, resume_from=found, notes=(*planned.notes, said))
-        _agree(planned, state, yes=yes, as_json=as_json)
+        agree(planned, state, yes=yes, as_json=as_json)
         if detach:
             return _detached(planned, state, as_json=as_json)
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
 
 
-def _through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
+def through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
     """Return the job on its prepared data; raises Refused where the data is refused."""
     from orchestrator import data_gate
     from orchestrator.data_run import bar, stage
@@ -121,13 +123,13 @@ def _dry_run(planned: Plan, state: Opened, *, as_json: bool) -> int:
     return Exit.OK
 
 
-def _agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
+def agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
     """Show what is about to be rented and ask; raises Refused where the answer is no."""
     from orchestrator import report_plan
     from orchestrator.submit import price_asked, refuse_unasked_spending
 
     refuse_unasked_spending(planned, yes=yes)
-    screen = _talk_screen(as_json=as_json)
+    screen = talk_screen(as_json=as_json)
     lines = [
         *report_plan.billing_first(state.store.jobs(now=state.now()), state.now(), screen),
         *report_plan.offer_lines(planned, screen),
@@ -154,7 +156,8 @@ def _ask(question: str, stream: TextIO | None = None) -> bool:
     return answer in ("y", "yes")
 
 
-def _talk_screen(*, as_json: bool) -> Screen:
+def talk_screen(*, as_json: bool) -> Screen:
+    """Return the screen that words go to: with --json stderr's."""
     import os
 
     return screen_of(sys.stderr if as_json else sys.stdout, os.environ)
@@ -182,8 +185,21 @@ def _detached(planned: Plan, state: Opened, *, as_json: bool) -> int:
 
 
 def _in_foreground(
-    planned: Plan, state: Opened, parts: Parts, transfers: _Transfers, *, as_json: bool
+    planned: Plan, state: Opened, parts: Parts, transfers: Transfers, *, as_json: bool
 ) -> int:
+    job_id, code = drive_here(planned, state, parts, transfers, as_json=as_json)
+    if as_json:
+        from orchestrator.report_json import dumps, submit_document
+
+        job = state.store.job(job_id, now=state.now())
+        out([dumps(submit_document(job, state.now(), detached=job.closed_at is None))])
+    return code
+
+
+def drive_here(
+    planned: Plan, state: Opened, parts: Parts, transfers: Transfers, *, as_json: bool
+) -> tuple[str, int]:
+    """Store the job and drive it to its end before the person's eyes; return its id and code."""
     from orchestrator.clock import WakeableClock
     from orchestrator.drive import Watch, let_go, start_driving, watch
     from orchestrator.report import field_lines
@@ -200,7 +216,7 @@ def _in_foreground(
             state=state,
             job_id=job_id,
             stream=stream,
-            screen=_talk_screen(as_json=as_json),
+            screen=talk_screen(as_json=as_json),
             signals=signals,
             driven=driven,
             transfer=transfers.newest,
@@ -213,15 +229,10 @@ def _in_foreground(
         except BaseException:  # a fault of ours must not leave the machine without a driver
             let_go(driven, state.home.root)
             raise
-    if as_json:
-        from orchestrator.report_json import dumps, submit_document
-
-        job = state.store.job(job_id, now=state.now())
-        out([dumps(submit_document(job, state.now(), detached=job.closed_at is None))])
-    return code
+    return job_id, code
 
 
-class _Transfers:
+class Transfers:
     """The upload or download that runs now, as the site tells of it from its thread."""
 
     def __init__(self) -> None:

@@ -5,7 +5,7 @@ Reads the data set's first records and, for a model folder, its `config.json`; a
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from decimal import Decimal
 from pathlib import Path
@@ -17,6 +17,7 @@ from jobs.sizing import Lengths, Tokens, architecture_of, sizing_of, tokens_of
 from jobs.workload import WorkloadError, check
 from orchestrator.exits import Refused
 from orchestrator.match import CPU, Quote, Requirement, match, same_gpu
+from orchestrator.measured import MeasuredPoint, speeds
 from orchestrator.sized import Sized
 from providers.base import Offer, Tier
 from providers.gpus import GPUS
@@ -68,13 +69,14 @@ def wishes_of(spec: JobSpec) -> Requirement:
 
 def need_of(
     spec: JobSpec,
-    measured: Mapping[tuple[str, int], float] | None = None,
+    points: Sequence[MeasuredPoint] = (),
     *,
     with_tokens: bool = True,
 ) -> Need:
     """Return what the job asks of a machine; a model that no table knows is said in `unsized`.
 
-    with_tokens: False leaves the data alone; hours and cost are nominal then.
+    points: what probes measured. with_tokens: False leaves the data alone; hours and cost are
+    nominal then.
     """
     wishes = wishes_of(spec)
     try:
@@ -104,7 +106,7 @@ def need_of(
         wants_bf16=keys.get("bf16", "auto") is not False,
         wants_fp8=bool(keys.get("fp8")),
         kept_checkpoints=spec.checkpoints.keep,
-        measured=measured or {},
+        measured=speeds(points, sizing.work),
     )
     if wishes.spot:
         assumptions.append("spot: one interruption in 20 hours, half a checkpoint's work lost")

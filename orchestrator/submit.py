@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from jobs.spec import JobSpec
     from orchestrator.data_gate import Gated
     from orchestrator.home import Home
+    from orchestrator.measured import MeasuredPoint
     from orchestrator.plan import JobRecord
     from orchestrator.planning import Change, Need
     from orchestrator.sized import Sized
@@ -70,7 +71,11 @@ def read_job(path: Path, changes: Sequence[str]) -> LoadedJob:
     return load_job(path, overrides=tuple(changes))
 
 
-def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
+def plan(
+    loaded: LoadedJob,
+    providers: Mapping[str, Provider],
+    points: Sequence[MeasuredPoint] = (),
+) -> Plan:
     """Return the quotes of all providers asked, n calls; raises Refused where none will do."""
     wanted = loaded.spec.gpu.providers
     unknown = [name for name in wanted if name not in providers]
@@ -79,7 +84,7 @@ def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
             f"gpu.providers: {', '.join(unknown)}: not set up here",
             remedy=f"Set up: {', '.join(providers) or 'none'}. gpujob doctor says what is missing.",
         )
-    planned = look(loaded, providers)
+    planned = look(loaded, providers, points)
     if not planned.matching.quotes:
         raise Refused(nothing_fits(planned), code=Exit.NO_OFFER)
     return planned
@@ -88,18 +93,19 @@ def plan(loaded: LoadedJob, providers: Mapping[str, Provider]) -> Plan:
 def look(
     loaded: LoadedJob,
     providers: Mapping[str, Provider],
+    points: Sequence[MeasuredPoint] = (),
     *,
     list_prices: bool = False,
-    measured: Mapping[tuple[str, int], float] | None = None,
 ) -> Plan:
     """Return what all providers asked offer for the job, n calls; none may do.
 
-    list_prices: where no GPU is for hire at any of them, plan with a dated price list.
+    points: what probes measured. list_prices: where no GPU is for hire at any of them, plan with a
+    dated price list.
     """
     from orchestrator.planning import changes_that_fit, check_gpu_names, need_of
 
     spec = loaded.spec
-    need = need_of(spec, measured)
+    need = need_of(spec, points)
     offers, unreachable = ask(providers, spec.gpu.providers)
     listed = list_prices and all(offer.gpu == CPU for offer in offers)
     if listed:

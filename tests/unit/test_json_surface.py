@@ -14,10 +14,12 @@ import pytest
 from jobs.architectures import find
 from jobs.sizing import Tokens
 from jobs.workload import Workload
+from orchestrator.cli_probe import Probed, probed_body
 from orchestrator.doctor import Check, Level, doctor_document
 from orchestrator.exits import Exit
 from orchestrator.match import Matching, Rejected, Requirement, match
 from orchestrator.planning import Change, Need
+from orchestrator.probe import Measured
 from orchestrator.report_cost import cost_document
 from orchestrator.report_json import (
     SCHEMA,
@@ -67,6 +69,10 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
         need=Need(Requirement(sized=sized), ("assumed",)),
         changes=(Change("rank 8", quote, 1.0),),
     )
+    met = Measured(30, 2.0, 500.0, 20.0)
+    probed = Probed(
+        "abc123", OFFER, "SUCCEEDED", met, 480.0, 19.0, 1.5, Decimal("1.1"), Decimal("0.1")
+    )
     traits = Traits(1.0, 2.0, 3.0, proves_absence=True, self_destruct=None)
     provider: Any = SimpleNamespace(traits=traits)
     answer = Answer("runpod", provider, (OFFER,), "")
@@ -76,6 +82,7 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
         "submit": submit_document(billing, NOW, detached=True),
         "plan": plan_document(plan, "base_model: x\n", NOW),
         "size": document("size", NOW, model="x", **size_body(plan)),
+        "probe": document("probe", NOW, probes=[probed_body(probed)]),
         "cost": cost_document(quick.totals("job", now=NOW), {}, "job", NOW),
         "sweep": sweep_document(SweepReport([Finding(Kind.ORPHAN, "runpod", "x")]), NOW),
         "doctor": doctor_document([Check("python", Level.OK, "3.11")], NOW),
@@ -119,7 +126,19 @@ def test_every_kind_is_documented(documents):
 
 @pytest.mark.parametrize(
     "kind",
-    ["ps", "status", "submit", "plan", "size", "cost", "sweep", "doctor", "providers", "error"],
+    [
+        "ps",
+        "status",
+        "submit",
+        "plan",
+        "size",
+        "probe",
+        "cost",
+        "sweep",
+        "doctor",
+        "providers",
+        "error",
+    ],
 )
 def test_every_key_is_documented_and_printed(documents, kind):
     assert _keys(documents[kind]) == _documented()[kind]

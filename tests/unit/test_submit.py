@@ -152,7 +152,7 @@ def _quiet_state() -> Any:
 def _agree(planned, monkeypatch, typed, *, yes=False):
     stdin = _Terminal(typed) if typed is not None else io.StringIO("")
     monkeypatch.setattr("sys.stdin", stdin)
-    cli_run._agree(planned, _quiet_state(), yes=yes, as_json=False)
+    cli_run.agree(planned, _quiet_state(), yes=yes, as_json=False)
 
 
 def test_money_is_asked_for(loaded, fake, monkeypatch, capsys):
@@ -175,7 +175,7 @@ def test_ctrl_c_at_the_question_launches_nothing(loaded, fake, monkeypatch):
 
     monkeypatch.setattr("sys.stdin", Interrupted())
     with pytest.raises(Refused) as refused:
-        cli_run._agree(planned, _quiet_state(), yes=False, as_json=False)
+        cli_run.agree(planned, _quiet_state(), yes=False, as_json=False)
     assert refused.value.code is Exit.INTERRUPTED
     assert not refused.value.launched
 
@@ -236,7 +236,7 @@ def test_a_fault_of_the_screen_does_not_leave_the_job_without_a_driver(
     state: Any = SimpleNamespace(home=home, store=store, now=lambda: 1_700_000_000.0)
     parts: Any = SimpleNamespace(runner=None)
     planned = submit.plan(loaded(), {"fake": fake})
-    transfers = cli_run._Transfers()
+    transfers = cli_run.Transfers()
     with pytest.raises(ZeroDivisionError):
         cli_run._in_foreground(planned, state, parts, transfers, as_json=False)
     store.close()
