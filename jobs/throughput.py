@@ -51,7 +51,12 @@ class Rates:
 
 SHIPPED = Rates()
 # 10 % and 90 % quantiles of measured over forecast, groups left out in turn (docs/sizing.md).
-BANDS = {"measured": (0.92, 1.08), "few points": (0.65, 1.25), "no points": (0.60, 1.40)}
+BANDS = {
+    "probed": (0.95, 1.05),  # a short run of the very configuration (gpujob probe); assumed
+    "measured": (0.92, 1.08),
+    "few points": (0.65, 1.25),
+    "no points": (0.60, 1.40),
+}
 MEASURED_CARDS = frozenset({"A100-80GB"})
 MEASURED_EXPERTS = 8  # Mixtral: mixtures of more and smaller experts were not measured
 SEEN_CARDS = frozenset({"A100-40GB", "H100-80GB", "H100-PCIe", "L40S", "RTX4090", "RTX3090"})

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, TextIO
 
 from orchestrator import daemon
 from orchestrator.curve import CurveReader
+from orchestrator.eta import Planned, planned_of
 from orchestrator.exits import Exit, worst
 from orchestrator.opened import err
 from orchestrator.paint import Painter
@@ -32,6 +33,7 @@ from orchestrator.report_live import (
 from orchestrator.report_text import Screen, screen_of
 from orchestrator.signals import Signals
 from orchestrator.states import Reason, Teardown
+from providers.gpus import lookup
 
 if TYPE_CHECKING:
     from orchestrator.opened import Looked
@@ -66,6 +68,7 @@ class Watch:
     painter: Painter = field(init=False)
     cancelled: bool = False
     _curves: dict[int, CurveReader] = field(default_factory=dict)
+    _plans: dict[int, Planned | None] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         """Make the painter of the stream."""
@@ -129,7 +132,21 @@ def _look(one: Watch) -> Live:
             path = one.state.home.log_path(job.id, number, "metrics.jsonl")
             one._curves[number] = CurveReader(path)  # noqa: SLF001
         curve = one._curves[number].read()  # noqa: SLF001
-    return Live(job, now, curve, one.transfer())
+    return Live(job, now, curve, one.transfer(), _planned(one, job))
+
+
+def _planned(one: Watch, job: JobView) -> Planned | None:
+    """Return what the plan says of a step on the newest attempt's card; asked once an attempt."""
+    if not job.attempts:
+        return None
+    attempt = job.attempts[-1]
+    known = one._plans  # noqa: SLF001 - as the curves
+    if attempt.number not in known:
+        facts = lookup(attempt.gpu)
+        known[attempt.number] = planned_of(
+            job.spec, attempt.gpu, attempt.gpu_count, facts.vram_gib if facts else 0.0
+        )
+    return known[attempt.number]
 
 
 def _show(one: Watch, before: Live | None, live: Live) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from decimal import Decimal
 
+from jobs.throughput import Remaining
+from orchestrator.eta import Planned, left_of
 from orchestrator.report import (
     field_lines,
     headline_lines,
@@ -68,6 +69,7 @@ class Live:
     now: float
     curve: Curve = Curve()
     transfer: Transfer | None = None
+    planned: Planned | None = None
 
 
 def seconds_per_step(points: Sequence[tuple[float, int]]) -> float | None:
@@ -78,13 +80,12 @@ def seconds_per_step(points: Sequence[tuple[float, int]]) -> float | None:
     return (recent[-1][0] - recent[0][0]) / (recent[-1][1] - recent[0][1])
 
 
-def remaining_s(live: Live) -> float | None:
-    """Return the seconds of training left at the newest pace, None while unknown."""
+def left(live: Live) -> Remaining | None:
+    """Return what is left of the training, by its own steps and the plan; None while unknown."""
     attempt = newest(live.job)
-    pace = seconds_per_step(live.curve.points)
-    if attempt is None or pace is None or attempt.step is None or not attempt.max_steps:
+    if attempt is None or attempt.step is None or not attempt.max_steps:
         return None
-    return max(0.0, (attempt.max_steps - attempt.step) * pace)
+    return left_of(live.curve.points, attempt.step, attempt.max_steps, live.planned)
 
 
 def live_lines(live: Live, screen: Screen) -> list[str]:
@@ -190,9 +191,11 @@ def progress_words(live: Live) -> str:
     pace = seconds_per_step(live.curve.points)
     if pace is not None and pace > 0:
         words += f"  {pace:.1f} s/it" if pace >= 1 else f"  {1 / pace:.1f} it/s"
-    left = remaining_s(live)
-    if left is not None:
-        words += f"  ETA {duration(left)}"
+    rest = left(live)
+    if rest is not None:
+        words += f"  ETA {duration(rest.seconds)}"
+        low, high = duration(rest.low_s), duration(rest.high_s)
+        words += f" ({low} - {high})" if low != high else ""
     return words
 
 
@@ -218,10 +221,16 @@ def cost_words(live: Live) -> str:
     """Return "$0.71 so far, about $2.38 at the end", never without saying when it is notional."""
     job, attempt = live.job, newest(live.job)
     words = f"{money(job.cost_usd)} so far"
-    left = remaining_s(live)
-    if attempt is not None and left is not None and job.state is State.RUNNING:
-        rest = attempt.price_usd_per_hour * Decimal(int(left)) / 3600
-        words += f", about {money(job.cost_usd + rest)} at the end"
+    rest = left(live)
+    if attempt is not None and rest is not None and job.state is State.RUNNING:
+        each = attempt.price_usd_per_hour / 3600
+        at_end = [
+            money(job.cost_usd + each * int(seconds))
+            for seconds in (rest.seconds, rest.low_s, rest.high_s)
+        ]
+        words += f", about {at_end[0]}"
+        words += f" ({at_end[1]} - {at_end[2]})" if at_end[1] != at_end[2] else ""
+        words += " at the end"
     if job.budget_usd is not None:
         words += f", at most {money(job.budget_usd)}"
     if attempt is not None and attempt.price_is_notional:

@@ -13,11 +13,11 @@ from orchestrator.report_live import (
     Transfer,
     closing_lines,
     cost_words,
+    left,
     live_lines,
     opening_lines,
     plain_lines,
     progress_words,
-    remaining_s,
     seconds_per_step,
 )
 from orchestrator.report_text import Screen, cells
@@ -68,7 +68,7 @@ def test_a_whole_training_screen():
     assert "step 512/902  2.0 s/it  ETA 13m00s" in text
     assert "loss 1.284 (eval 1.311), 2,531 tok/s, GPU 97 %, 16.1 of 23.6 GiB" in text
     assert re.search(r"loss +2\.100 [▁▂▃▄▅▆▇█]+ 1\.300", text)
-    assert "$0.21 so far, about $0.37 at the end, at most $8.00" in text
+    assert "$0.21 so far, about $0.37 ($0.36 - $0.37) at the end, at most $8.00" in text
     assert re.search(r"boot +SSH, host key checked  2m41s", text)
 
 
@@ -116,7 +116,7 @@ def test_no_line_is_wider_than_the_screen(one, width):
 
 
 def test_the_cost_at_the_end_needs_a_pace():
-    assert remaining_s(_live(curve=Curve())) is None
+    assert left(_live(curve=Curve())) is None
     assert "at the end" not in cost_words(_live(curve=Curve()))
 
 
