@@ -14,8 +14,9 @@ from jobs.load_paths import PathFault, absolute, data_file, model, output
 from jobs.load_records import first_record, lacking, recognise
 from jobs.load_words import MISSING, remote_path
 from jobs.spec import Data, DataFormat
+from jobs.targets import BadTarget, is_target, target
 
-_ONLY_FOLDER = "pushing the result is not built yet"
+_PLACES = "Name a folder, s3://bucket/prefix or hf://user/repo"
 
 
 def check_model(draft: Draft, part: AxolotlPart) -> str | None:
@@ -80,22 +81,39 @@ def check_data(draft: Draft, part: AxolotlPart) -> dict[str, Any] | None:
     return section
 
 
-def check_output(draft: Draft) -> str | None:
-    """Return the output folder as an absolute path; the default lies beside the job file."""
+def check_output(draft: Draft) -> list[str] | None:
+    """Return the places of the result, folders as absolute paths, the one it comes to first ahead.
+
+    Where no folder is named, that is `out` beside the job file.
+    """
     value = draft.get("output")
-    if isinstance(value, list):
-        if len(value) != 1:
-            draft.find(("output",), "one folder is needed", "More than one place is not built yet")
-            return None
-        value = value[0]
-    text = "out" if value is None else value
-    if not isinstance(text, str) or not text.strip():
-        draft.values["output"] = value
+    named = ["out"] if value is None else value if isinstance(value, list) else [value]
+    if not named or not all(isinstance(text, str) and text.strip() for text in named):
         return None  # pydantic says it
-    if remote_path(text):
-        draft.find(("output",), f"{text}: {_ONLY_FOLDER}", "Name a folder on this machine")
+    places = [_place(draft, text.strip()) for text in named]
+    found = [place for place in places if place is not None]
+    if len(found) < len(places):
         return None
-    path = absolute(text.strip(), draft.folder)
+    if len(set(found)) < len(found):
+        draft.find(("output",), "the same place is named twice", "Keep one of them")
+        return None
+    folders = [place for place in found if not is_target(place)]
+    home = folders[0] if folders else _place(draft, "out")
+    return None if home is None else [home, *(place for place in found if place != home)]
+
+
+def _place(draft: Draft, text: str) -> str | None:
+    """Return one place in its one form; None where it can't be used, and found."""
+    if is_target(text):
+        try:
+            return str(target(text))
+        except BadTarget as bad:
+            draft.find(("output",), str(bad), bad.remedy)
+            return None
+    if remote_path(text):
+        draft.find(("output",), f"{text}: this kind of address is not known", _PLACES)
+        return None
+    path = absolute(text, draft.folder)
     fault = path if isinstance(path, PathFault) else output(path, text)
     if fault is not None:
         draft.find(("output",), fault.message, fault.remedy)

@@ -47,7 +47,7 @@ OTHER_NAMES: dict[str, str] = {
 }
 
 _GATED = "gated models and private repositories are not built yet"
-_PUSH = "pushing the result is not built yet; it comes to the folder `output`"
+_PUSH = "say under `output` where the result goes"
 
 # Names that later versions will use: refused now in plain words, so that nobody counts on them.
 RESERVED: dict[str, str] = {

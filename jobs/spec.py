@@ -14,6 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from jobs.spec_types import Count, Epochs, Gpus, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
+from jobs.targets import is_target
 
 # What differs between the methods. Adapters start from zero and bear ten times the learning rate; a
 # full fine-tune holds an optimizer state for every weight, so it takes the 8-bit, paged one.
@@ -311,7 +312,12 @@ class JobSpec(BaseModel):
     on_oom: Literal["fail", "adapt"] = Field(
         "fail", description="When the GPU's memory runs out: end, or try once more with less."
     )
-    output: Path = Field(Path("out"), description="Folder for the result, made when needed.")
+    output: Names = Field(
+        ("out",),
+        min_length=1,
+        description="Where the result goes: a folder, s3://bucket/prefix, hf://user/repo, or "
+        "a list of them. It comes to the first folder (out) in any case.",
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -325,6 +331,17 @@ class JobSpec(BaseModel):
         if not extra or not isinstance(training, dict):
             return data
         return {**data, "training": {**extra, **training}}
+
+    @property
+    def output_folder(self) -> Path:
+        """The folder on this machine to which the result comes first."""
+        return Path(next((place for place in self.output if not is_target(place)), "out"))
+
+    @property
+    def pushes(self) -> tuple[str, ...]:
+        """The other places, to which it is pushed from there."""
+        home = str(self.output_folder)
+        return tuple(place for place in self.output if place != home)
 
     @property
     def model_folder(self) -> Path | None:

@@ -67,7 +67,7 @@ limits:
   # keep: 2
 
 # on_oom: adapt                 # when the GPU's memory runs out: fail | adapt
-output: out                      # a folder, made when the result comes
+output: out                      # or a list: a folder, s3://bucket/prefix, hf://user/repo
 """
 
 

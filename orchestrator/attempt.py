@@ -47,6 +47,18 @@ class Machine:
 
 
 @dataclass(frozen=True, slots=True)
+class Push:
+    """What is known of one place that the result is pushed to. where: set once it is verified."""
+
+    target: str
+    where: str = ""
+    error: str = ""
+    remedy: str = ""
+    failed: bool = False  # and not tried again by itself
+    at: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
 class Attempt:
     """One try at a job. Times are UNIX seconds or None; `offer` is frozen with its price."""
 
@@ -82,6 +94,8 @@ class Attempt:
     trainer_exited_at: float | None = None
     pushed_at: float | None = None
     files: tuple[tuple[str, int, str], ...] = ()
+    folder: str = ""
+    pushes: tuple[Push, ...] = ()  # in the order in which they were heard of
     stopping_at: float | None = None
     closed_at: float | None = None
     proof: str = ""
@@ -100,6 +114,10 @@ class Attempt:
     def machine(self, instance_id: InstanceId) -> Machine | None:
         """Return a known machine by its id."""
         return next((m for m in self.machines if m.id == instance_id), None)
+
+    def push(self, target: str) -> Push:
+        """Return what is known of a place; nothing yet, if nothing was heard."""
+        return next((push for push in self.pushes if push.target == target), Push(target))
 
     @property
     def living(self) -> tuple[Machine, ...]:

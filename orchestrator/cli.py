@@ -285,13 +285,18 @@ def closed(
         typer.Option("--at", metavar="WHEN", help="When it ended: 10m ago, 14:05; else now."),
     ] = None,
 ) -> None:
-    """Say that you ended a machine that you rented by hand.
-
-    Until then it is counted as costing: no call of gpujob can end it.
-    """
+    """Say that you ended a machine that you rented by hand; it counts as costing until then."""
     from orchestrator import cli_closed
 
     leave(cli_closed.closed(job, at=at))
+
+
+@app.command()
+def push(job: Job, as_json: Json = False) -> None:
+    """Send a finished job's result to where it is missing."""
+    from orchestrator import cli_push
+
+    leave(cli_push.push(job, as_json=as_json))
 
 
 @app.command()

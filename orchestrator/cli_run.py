@@ -37,6 +37,7 @@ def submit(
     """Read, quote, ask, store, and drive or hand over; returns the job's exit code."""
     from orchestrator import submit as room
     from orchestrator.measured import read
+    from orchestrator.push_check import check_places
 
     gc.enable()  # the door switched it off for short commands
     loaded = room.read_job(job_file, changes)
@@ -58,6 +59,10 @@ def submit(
             planned = replace(planned, notes=(*planned.notes, note))
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
+        notes = check_places(
+            planned.spec.pushes, planned.spec.name, parts.runner.limits.push_check_s
+        )
+        planned = replace(planned, notes=(*planned.notes, *notes))
         agree(planned, state, yes=yes, as_json=as_json)
         if detach:
             return _detached(planned, state, as_json=as_json)

@@ -195,7 +195,8 @@ def _collecting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -
             return [(now, Record(ev.ArtifactsPushed(now)))]
         return [(seen.site_after, Drain())]
     if seen.collected is not None:
-        return [(now, Record(ev.ArtifactsPushed(now, seen.collected)))]
+        home = seen.collected
+        return [(now, Record(ev.ArtifactsPushed(now, home.files, str(home.folder))))]
     common = _machine_in_use(attempt, seen, now, terms)
     if common:
         return common

@@ -180,7 +180,30 @@ class ArtifactsPushed:
 
     at: float
     files: tuple[tuple[str, int, str], ...] = ()
+    folder: str = ""  # where they lie; another than was wished for if that was taken
     moves: ClassVar[Event | None] = Event.ARTIFACTS_PUSHED
+
+
+@dataclass(frozen=True, slots=True)
+class PushVerified:
+    """A place that the job names has the whole result, read back: `where` it lies there."""
+
+    at: float
+    target: str
+    where: str
+    moves: ClassVar[Event | None] = None
+
+
+@dataclass(frozen=True, slots=True)
+class PushFailed:
+    """A place did not take the result. final: it is not tried again by itself."""
+
+    at: float
+    target: str
+    error: str
+    remedy: str = ""
+    final: bool = True
+    moves: ClassVar[Event | None] = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,7 +352,7 @@ AttemptEvent = (
     | CheckpointKept | TrainerExited | ArtifactsPushed | Aborted | TerminateAsked
     | TerminateAccepted | TerminateFailed | AbsenceRead | AbsenceDenied | MachineGone | InstanceGone
     | EndDeclared
-    | Resurfaced | StillBilling | Noted
+    | Resurfaced | StillBilling | Noted | PushVerified | PushFailed
 )  # fmt: skip
 JobEvent = JobSubmitted | CancelAsked | JobClosed
 AnyEvent = AttemptEvent | JobEvent

@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from orchestrator import events as ev
-from orchestrator.attempt import Attempt, Machine
+from orchestrator.attempt import Attempt, Machine, Push
 from orchestrator.states import TRANSITIONS, Reason, State
 from providers.base import InstanceId
 
@@ -148,7 +148,24 @@ def _artifacts_pushed(attempt: Attempt, event: ev.ArtifactsPushed) -> Changes:
         **_first_reason(attempt, Reason.SUCCEEDED, ""),
         "pushed_at": event.at,
         "files": event.files,
+        "folder": event.folder,
     }
+
+
+def _push_verified(attempt: Attempt, event: ev.PushVerified) -> Changes:
+    return _push(attempt, Push(event.target, where=event.where, at=event.at))
+
+
+def _push_failed(attempt: Attempt, event: ev.PushFailed) -> Changes:
+    if attempt.push(event.target).where:  # verified is verified
+        return {}
+    push = Push(event.target, "", event.error, event.remedy, event.final, event.at)
+    return _push(attempt, push)
+
+
+def _push(attempt: Attempt, push: Push) -> Changes:
+    others = tuple(other for other in attempt.pushes if other.target != push.target)
+    return {"pushes": (*others, push)}
 
 
 def _terminate_asked(attempt: Attempt, event: ev.TerminateAsked) -> Changes:
@@ -245,5 +262,7 @@ _CHANGES: dict[type[Any], Callable[[Attempt, Any], Changes]] = {
     ev.EndDeclared: lambda _, e: {"ended_at": e.ended_at, "ended_by": e.by},
     ev.Resurfaced: _resurfaced,
     ev.StillBilling: lambda _, e: {"alarm_at": e.at, "alarm_text": e.text},
+    ev.PushVerified: _push_verified,
+    ev.PushFailed: _push_failed,
     ev.Noted: lambda _, e: {"note": e.text},
 }

@@ -10,6 +10,7 @@ from orchestrator.attempt import Attempt
 from orchestrator.oom import second_offer
 from orchestrator.plan import NewJob
 from orchestrator.policy import ALL_RULES, Rules
+from orchestrator.push_state import failures, is_home, missing_targets, open_targets
 from orchestrator.states import ENDINGS, Reason, State
 from providers.base import Offer
 
@@ -55,7 +56,9 @@ def next_move(
     over = last is not None and not _may_retry(last)
     move: Open | Close
     if last is not None and over:
-        move = Close(last.reason or Reason.INTERNAL, last.evidence)
+        if cancel is None and is_home(last) and open_targets(new.pushes, last):
+            return None
+        move = _over(new, last, cancel)
         again = second_offer(new, attempts) if cancel is None else None
         if again is not None and (opened := _on(new, attempts, again, spent_usd, now)):
             move = opened
@@ -66,6 +69,17 @@ def next_move(
     if isinstance(move, Close) and any(a.state is not State.CLOSED for a in attempts):
         return None
     return move
+
+
+def _over(new: NewJob, last: Attempt, cancel: Reason | None) -> Close:
+    """Return how a job ends whose last attempt no other can mend; its pushes have a say."""
+    if not is_home(last) or not missing_targets(new.pushes, last):
+        return Close(last.reason or Reason.INTERNAL, last.evidence)
+    failed = failures(new.pushes, last)
+    if open_targets(new.pushes, last):  # only a wish to end it leads here
+        safe = f"the result is safe in {last.folder}, but not pushed everywhere"
+        return Close(cancel or Reason.ARTIFACTS_FAILED, failed or safe)
+    return Close(Reason.ARTIFACTS_FAILED, failed)
 
 
 def _may_retry(attempt: Attempt) -> bool:

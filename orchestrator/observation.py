@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from orchestrator.attempt import Machine
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
-from orchestrator.site import AgentStatus
+from orchestrator.site import AgentStatus, Collected
 from orchestrator.states import Reason
 from providers.base import Instance, InstanceId, Traits
 
@@ -60,7 +60,7 @@ class Observation:
     keep_after: float = 0.0  # no transfer of a checkpoint before that moment
     tried_step: int | None = None  # of the newest one that is not worth another try
     drained: bool = False  # nothing of the log is left to pull
-    collected: tuple[tuple[str, int, str], ...] | None = None
+    collected: Collected | None = None
     farewell_done: bool = False
     cancel: Reason | None = None
     cost_usd: Decimal = Decimal(0)  # of the whole job, now; kept only where there is a budget

@@ -129,7 +129,7 @@ def _collect(_: Collect, case: Case, hands: Hands) -> None:
     folder = Path(hands.record.new.output_folder)
 
     def collect(site: Site) -> None:
-        case.seen.collected = site.collect(folder).files
+        case.seen.collected = site.collect(folder)
 
     _on_site(case, hands, "collect", collect)
 

@@ -56,6 +56,7 @@ class NewJob:
     caps: Caps
     output_folder: str
     expected_usd: Decimal | None = None
+    pushes: tuple[str, ...] = ()  # where the result goes from the output folder
 
 
 @dataclass(frozen=True, slots=True)

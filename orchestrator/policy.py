@@ -68,6 +68,10 @@ class Limits:
     lease_s: float = 60.0  # renewed at a third of it
     sweep_s: float = 60.0
     sweep_grace_s: float = 120.0  # an unknown machine is ended only when it was seen this long
+    push_timeout_s: float = 900.0  # a place that can't be reached is tried again for this long
+    push_retry_s: float = 5.0  # first pause between tries; doubles up to a minute
+    push_try_s: float = 600.0  # one try, beside a second for every 100 KB
+    push_check_s: float = 60.0  # the check of all places before anything is launched
 
     def absence_gap(self, traits: Traits) -> float:
         """Return the seconds between the two reads that prove a machine gone."""

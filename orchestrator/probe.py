@@ -51,7 +51,7 @@ def probe_spec(spec: JobSpec, terms: Terms, gpu: str | None) -> JobSpec:
             update={"hours": terms.minutes / 60, "budget_usd": terms.usd}
         ),
         "checkpoints": spec.checkpoints.model_copy(update={"every_steps": terms.steps}),
-        "output": spec.output / "probe",
+        "output": (str(spec.output_folder / "probe"),),
     }
     if gpu is not None:
         changes["gpu"] = spec.gpu.model_copy(update={"types": (gpu,)})

@@ -223,6 +223,7 @@ def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
     fields += _training_fields(attempt)
     fields += _money_fields(job)
     fields.append(("output", harmless(job.output_folder)))
+    fields += push_fields(job)
     for label, text in fields:
         lines += field_lines(label, text, screen)
     if len(job.attempts) > 1:
@@ -289,6 +290,19 @@ def _training_fields(attempt: AttemptView | None) -> list[tuple[str, str]]:
     if attempt.tokens_per_s:
         parts.append(f"{rate(attempt.tokens_per_s)} tok/s")
     return [("training", ", ".join(parts))]
+
+
+def push_fields(job: JobView) -> list[tuple[str, str]]:
+    """Return a line for each place that the result is pushed to."""
+    rows = []
+    for push in job.pushes:
+        text = push.where or f"{push.target}: {push.state}"
+        if push.where:
+            text += " verified"
+        elif push.error:
+            text += f", {push.error}. {push.remedy}"
+        rows.append(("push", harmless(text.strip())))
+    return rows
 
 
 def _money_fields(job: JobView) -> list[tuple[str, str]]:

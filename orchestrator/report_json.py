@@ -14,7 +14,7 @@ from typing import Any
 from orchestrator.exits import Exit
 from orchestrator.report_text import exact_money
 from orchestrator.states import ENDINGS, Teardown
-from orchestrator.views import AttemptView, JobView
+from orchestrator.views import AttemptView, JobView, PushView
 
 SCHEMA = 1
 
@@ -52,6 +52,11 @@ def status_document(job: JobView, now: float) -> dict[str, Any]:
 def submit_document(job: JobView, now: float, *, detached: bool) -> dict[str, Any]:
     """Return the answer of `gpujob submit --json`: the job as it was when gpujob let go of it."""
     return {**status_document(job, now), "kind": "submit", "detached": detached}
+
+
+def push_document(job: JobView, now: float) -> dict[str, Any]:
+    """Return the answer of `gpujob push JOB --json`: the job as the push left it."""
+    return {**status_document(job, now), "kind": "push"}
 
 
 def stray_body(stray: Any) -> dict[str, Any]:
@@ -114,6 +119,7 @@ def job_summary(job: JobView, now: float) -> dict[str, Any]:
         "expected_usd": _money(job.expected_usd),
         "cost_usd": exact_money(job.cost_usd),
         "output_folder": job.output_folder,
+        "pushes": [push_body(push) for push in job.pushes],
         "attempt": None if attempt is None else attempt.number,
         "provider": None if attempt is None else attempt.provider,
         "region": None if attempt is None else attempt.region,
@@ -128,6 +134,17 @@ def job_summary(job: JobView, now: float) -> dict[str, Any]:
         "eval_loss": None if attempt is None else finite(attempt.eval_loss),
         "tokens_per_s": None if attempt is None else finite(attempt.tokens_per_s),
         "deadline_at_unix_s": None if attempt is None else attempt.deadline_at,
+    }
+
+
+def push_body(push: PushView) -> dict[str, Any]:
+    """Return one place that the result is pushed to."""
+    return {
+        "target": push.target,
+        "state": push.state,
+        "where": push.where,
+        "error": push.error,
+        "remedy": push.remedy,
     }
 
 

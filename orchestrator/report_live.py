@@ -11,11 +11,13 @@ from dataclasses import dataclass
 
 from jobs.throughput import Remaining
 from orchestrator.eta import Planned, left_of
+from orchestrator.push_state import PushState
 from orchestrator.report import (
     field_lines,
     headline_lines,
     newest,
     place,
+    push_fields,
     still_billing_lines,
 )
 from orchestrator.report_text import (
@@ -138,7 +140,14 @@ def phases(live: Live) -> list[tuple[str, str]]:
             f"asked {times(attempt.terminate_calls)}, read as gone {times(attempt.absence_reads)}"
         )
         rows.append(_phase("stop", attempt.terminate_first_asked_at, attempt.gone_at, live, words))
+    rows.append(("push", push_words(live.job)))
     return [(label, text) for label, text in rows if text]
+
+
+def push_words(job: JobView) -> str:
+    """Return "s3://bucket/x verified, hf://ada/tone pushing"; "" before anything is pushed."""
+    begun = [push for push in job.pushes if push.state != PushState.WAITING]
+    return ", ".join(harmless(f"{push.target} {push.state}") for push in begun)
 
 
 def _phase(label: str, start: float, end: float | None, live: Live, words: str) -> tuple[str, str]:
@@ -271,6 +280,7 @@ def closing_lines(job: JobView, files: int | None, now: float, screen: Screen) -
     if job.outcome is Outcome.SUCCEEDED:
         checked = f"{files} files verified, " if files is not None else ""
         rows.append(("adapter", f"{checked}{harmless(job.output_folder)}"))
+    rows += push_fields(job)
     rows += _closing_figures(job, attempt, now)
     for label, text in rows:
         lines += field_lines(label, text, screen)

@@ -30,6 +30,7 @@ from orchestrator.observation import Described
 from orchestrator.perform import perform, take_listing
 from orchestrator.plan import JobRecord
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
+from orchestrator.pushing import Pushing
 from orchestrator.reads import Reads
 from orchestrator.redact import told
 from orchestrator.site import Site
@@ -130,8 +131,7 @@ class Runner:
         """Commit the bytes that are safe on this disk, and the figures; then tell."""
         ttl_s = self.limits.lease_s
         self.store.journal.pulled(lease, attempt.number, sizes, figures, ttl_s=ttl_s)
-        happening = Happening(lease.job_id, attempt.number, None, figures, log_grew)
-        self.tell(happening)
+        self.tell(Happening(lease.job_id, attempt.number, None, figures, log_grew))
 
     def tell(self, happening: Happening) -> None:
         """Tell the listeners; none of them can harm the job."""
@@ -152,6 +152,7 @@ class Driver:
         self.cancel_seen = False  # the supervisor's note that it has cut what was blocked
         self.record, found = runner.store.load(lease.job_id)
         self.cases = [self._case(attempt) for attempt in found]
+        self.pushing = Pushing(runner, self.record, self.commit)
 
     @property
     def job_id(self) -> str:
@@ -190,6 +191,7 @@ class Driver:
 
     def release(self) -> None:
         """Give the job up and close the connections."""
+        self.pushing.stop()
         for case in self.cases:
             case.drop_site()
         if not self.lost:
@@ -207,6 +209,7 @@ class Driver:
                 for case in self.cases
                 if case.attempt.state is not State.CLOSED
             ]
+            wake += self.pushing.step(self.cases, cancel)
             now = runner.clock.now()
             if self._under_way():
                 return min(wake)

@@ -373,8 +373,8 @@ ENDINGS: dict[Reason, Ending] = {
         "It was interrupted by Ctrl-C or a signal.", "Submit again when you like."
     ),
     Reason.ARTIFACTS_FAILED: _not_home(
-        "The training finished, but the adapter could not be brought home.",
-        "Check this machine's disk and network, then submit again.",
+        "The training finished, but its result did not get to every place it was meant for.",
+        "Mend what is named. What is at home stays; `gpujob push JOB` sends what is missing.",
     ),
     Reason.ARTIFACTS_REFUSED: _not_home(
         "The training finished, but what it left is not what an adapter may be.",

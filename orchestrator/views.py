@@ -51,6 +51,17 @@ class AttemptView:
 
 
 @dataclass(frozen=True, slots=True)
+class PushView:
+    """One place that the result is pushed to. where: its address there, once it is verified."""
+
+    target: str
+    state: str  # push_state.PushState
+    where: str
+    error: str
+    remedy: str
+
+
+@dataclass(frozen=True, slots=True)
 class JobView:
     """One job with its attempts, oldest first. `state` and `teardown` are the newest attempt's."""
 
@@ -72,3 +83,4 @@ class JobView:
     exit_code: int | None  # None while it runs
     cost_usd: Decimal
     supervised_by: str | None  # who holds the lease now, for people
+    pushes: tuple[PushView, ...] = ()

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from decimal import Decimal
 
 from orchestrator import ledger
-from orchestrator.attempt import Attempt, Machine
+from orchestrator.attempt import Attempt, Machine, Push
 from orchestrator.holder import for_people
 from orchestrator.oom import may_adapt
 from orchestrator.policy import DEFAULT_LIMITS, Limits
+from orchestrator.push_state import MENDABLE, failures, is_home, missing_targets, state_of
 from orchestrator.states import (
     ENDINGS,
     EXIT_PRECEDENCE,
@@ -20,7 +21,7 @@ from orchestrator.states import (
     Teardown,
 )
 from orchestrator.store_rows import JobRow, Progress
-from orchestrator.views import AttemptView, JobView
+from orchestrator.views import AttemptView, JobView, PushView
 
 # The worst is shown: what needs a person first.
 _WORST_FIRST = (
@@ -49,7 +50,7 @@ def job_view(row: JobRow, now: float, limits: Limits = DEFAULT_LIMITS) -> JobVie
         spec=new.spec,
         budget_usd=new.caps.budget_usd,
         expected_usd=new.expected_usd,
-        output_folder=new.output_folder,
+        output_folder=(last.folder if last is not None else "") or new.output_folder,
         attempts=attempts,
         state=_state(row, last),
         outcome=Outcome.RUNNING if reason is None else ENDINGS[reason].outcome,
@@ -61,7 +62,17 @@ def job_view(row: JobRow, now: float, limits: Limits = DEFAULT_LIMITS) -> JobVie
         exit_code=_exit_code(row, reason, teardown),
         cost_usd=sum((a.cost_usd for a in attempts), Decimal(0)),
         supervised_by=for_people(row.lease_holder),
+        pushes=_pushes(row, last),
     )
+
+
+def _pushes(row: JobRow, last: Attempt | None) -> tuple[PushView, ...]:
+    found = []
+    for target in row.record.new.pushes:
+        push = last.push(target) if last is not None else Push(target)
+        state = state_of(push, home=is_home(last) and row.record.closed_at is None)
+        found.append(PushView(target, str(state), push.where, push.error, push.remedy))
+    return tuple(found)
 
 
 def attempt_view(
@@ -172,12 +183,22 @@ def _state(row: JobRow, last: Attempt | None) -> State:
         reopened = next((a for a in row.attempts if a.state is not State.CLOSED), None)
         if reopened is not None:
             return reopened.state
-        return State.INTENDED if row.record.closed_at is None else State.CLOSED
+        pushing = is_home(last) and bool(row.record.new.pushes)
+        return State.CLOSED if pushing or row.record.closed_at is not None else State.INTENDED
     return last.state
 
 
 def _why(row: JobRow, last: Attempt | None) -> tuple[Reason | None, str]:
     """Return the job's reason: its own when closed, else an attempt's that no other can mend."""
+    targets = row.record.new.pushes
+    if targets and last is not None and is_home(last):
+        missing = missing_targets(targets, last)
+        if not missing and row.reason in {None, *MENDABLE}:
+            return Reason.SUCCEEDED, ""
+        if missing and row.reason is None:
+            return None, ""  # trained and at home, but not yet wherever it is meant to be
+        if missing and row.reason is Reason.ARTIFACTS_FAILED:  # as the newest try left it
+            return row.reason, failures(targets, last) or row.evidence
     if row.reason is not None:
         return row.reason, row.evidence
     if may_adapt(row.record.new.spec, row.attempts):

@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -24,7 +25,7 @@ from orchestrator.actions import (
 )
 from orchestrator.fold import fold
 from orchestrator.observation import Described, Terms
-from orchestrator.site import AgentStatus, ExitReport
+from orchestrator.site import AgentStatus, Collected, ExitReport
 from orchestrator.states import Reason, State
 from providers.base import InstanceState
 from tests.support.core import M1, M2, T0, TRAITS, launched, opened
@@ -328,7 +329,9 @@ def test_a_verdict_is_collected_log_first():
     assert ask(TRAINED, T0 + 96, **calm) == [Drain()]
     assert ask(TRAINED, T0 + 96, drained=True, **calm) == [Collect()]
     files = (("adapter_model.safetensors", 9, "ab"),)
-    pushed = event(ask(TRAINED, T0 + 96, drained=True, collected=files, **calm))
+    pushed = event(
+        ask(TRAINED, T0 + 96, drained=True, collected=Collected(Path("/o"), files), **calm)
+    )
     after = fold([*TRAINED, pushed])
     assert (after.state, after.reason, after.files) == (State.STOPPING, Reason.SUCCEEDED, files)
 

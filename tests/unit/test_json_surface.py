@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from types import SimpleNamespace
@@ -28,6 +29,7 @@ from orchestrator.report_json import (
     event_document,
     finite,
     ps_document,
+    push_document,
     refusal_document,
     status_document,
     submit_document,
@@ -38,6 +40,7 @@ from orchestrator.sized import Sized
 from orchestrator.store_quick import open_quick
 from orchestrator.submit import Plan
 from orchestrator.sweep import Finding, Kind, SweepReport
+from orchestrator.views import PushView
 from providers.base import Traits
 from tests.support.filled_store import OFFER, T0, fill
 
@@ -52,8 +55,9 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
     store.close()
     quick = open_quick(home.database_url)
     assert quick is not None
-    jobs = quick.jobs(now=NOW)
-    billing = quick.job(ids["billing"], now=NOW)
+    place = PushView("s3://bucket/x", "failed", "", "it is full", "Make room")
+    jobs = [replace(job, pushes=(place,)) for job in quick.jobs(now=NOW)]
+    billing = replace(quick.job(ids["billing"], now=NOW), pushes=(place,))
     status = status_document(billing, NOW)
     status["events"] = [event_document(entry) for entry in quick.events(billing.id)]
     limits = SimpleNamespace(budget_usd=Decimal(8), hours=24.0)
@@ -80,6 +84,7 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
         "ps": ps_document(jobs, NOW, quick.strays()),
         "status": status,
         "submit": submit_document(billing, NOW, detached=True),
+        "push": push_document(billing, NOW),
         "plan": plan_document(plan, "base_model: x\n", NOW),
         "size": document("size", NOW, model="x", **size_body(plan)),
         "probe": document("probe", NOW, probes=[probed_body(probed)]),
@@ -116,7 +121,9 @@ def _documented() -> dict[str, set[str]]:
     found["status"] |= frame | job | billing
     sizes = ("footprint", "requirement", "quotes", "rejected", "levers", "changes", "managed")
     found["size"] |= {key for key in found["plan"] if key.startswith((*sizes, "list_prices"))}
-    found["submit"] |= {key for key in found["status"] if not key.startswith("events[]")}
+    without = {key for key in found["status"] if not key.startswith("events[]")}
+    found["submit"] |= without
+    found["push"] |= without
     return found
 
 
@@ -130,6 +137,7 @@ def test_every_kind_is_documented(documents):
         "ps",
         "status",
         "submit",
+        "push",
         "plan",
         "size",
         "probe",

@@ -47,19 +47,19 @@ def test_paths_are_absolute_and_count_from_the_file(folder: Path) -> None:
     )
     spec = load_job(folder / "deep" / "job.yaml").spec
     assert spec.data.train == folder / "rows.jsonl"
-    assert spec.output == folder / "results"
+    assert spec.output_folder == folder / "results"
     assert not (folder / "results").exists()  # looking changes nothing
 
 
 def test_the_output_folder_defaults_to_out_beside_the_file(folder: Path) -> None:
-    assert load(folder, GOOD).spec.output == folder / "out"
+    assert load(folder, GOOD).spec.output_folder == folder / "out"
 
 
 def test_tilde_is_the_home_folder(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(folder))
     spec = load(folder, GOOD.replace("rows.jsonl", "~/rows.jsonl") + "output: ~/res\n").spec
     assert spec.data.train == folder / "rows.jsonl"
-    assert spec.output == folder / "res"
+    assert spec.output_folder == folder / "res"
 
 
 def test_line_of_a_key(folder: Path) -> None:
