@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from jobs.memory import Footprint
 from jobs.memory_levers import Lever, levers
+from jobs.throughput import BANDS
 from orchestrator.managed import Managed
 from orchestrator.match import Matching, Quote
 from orchestrator.report_text import Column, Screen, exact_money, money, number, table, wrap
@@ -63,10 +64,10 @@ def band(fit: Fit | None) -> str:
     """Return "2,500 ±25 %": tokens per second of the whole machine with its band."""
     if fit is None or fit.tokens_per_s is None:
         return "-"
-    if fit.hours is None or fit.high_h is None or fit.low_h is None:
+    if fit.confidence not in BANDS:
         return number(fit.tokens_per_s)
-    half = (fit.high_h - fit.low_h) / 2 / fit.hours
-    return f"{fit.tokens_per_s:,.0f} ±{100 * half:.0f} %"
+    low, high = BANDS[fit.confidence]
+    return f"{fit.tokens_per_s:,.0f} ±{50 * (high - low):.0f} %"
 
 
 def fits_words(quote: Quote) -> str:
@@ -148,8 +149,12 @@ def managed_line(found: Managed) -> str:
     """Return what a managed service would cost, clearly marked as a card's figure."""
     return (
         f"managed API, not an offer ({found.service}, price card of {found.date}, {found.source}): "
-        f"about {money(found.usd)} for the same {found.tokens / 1e6:.1f} M tokens"
+        f"about {money(found.usd)} for the same {_many(found.tokens)} tokens"
     )
+
+
+def _many(count: int) -> str:
+    return f"{count / 1e6:.1f} M" if count >= 100_000 else f"{count:,}"
 
 
 def footprint_body(found: Footprint, exact_gib: float | None = None) -> dict[str, Any]:

@@ -20,6 +20,7 @@ from orchestrator.exits import Exit, Refused
 from orchestrator.managed import managed
 from orchestrator.planning import need_of
 from orchestrator.report_plan import plan_lines, short_size
+from orchestrator.report_size import band, managed_line
 from orchestrator.report_text import Screen
 from orchestrator.sized import Fit
 from providers.catalogue import list_offers, span
@@ -185,3 +186,18 @@ def test_axolotls_rules_take_the_sharded_file(loaded, method):
     work = replace(fit.work, strategy="fsdp", optimizer="adamw_torch_fused")
     config = axolotl_config(spec, layout=Layout("/i"), stack="cuda")
     assert check_config(shared_out(config, work)) == []
+
+
+def test_the_speeds_band_is_that_of_the_speed_and_not_of_the_whole_job(loaded, fake):
+    """A tiny job is mostly boot: its hours are certain, its tokens per second are not."""
+    best = submit.plan(loaded(records=5), {"fake": fake}).best
+    assert best.fit is not None
+    assert best.fit.confidence == "few points"
+    assert band(best.fit).endswith("±30 %")
+    assert band(None) == "-"
+
+
+def test_a_card_for_few_tokens_does_not_say_none():
+    few = managed(8e9, 3_024, full=False)
+    assert few is not None
+    assert "3,024 tokens" in managed_line(few)
