@@ -15,8 +15,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from jobs.axolotl_data import CHAT_TEMPLATE
+from jobs.axolotl_data import CHAT_TEMPLATE, is_local
 from jobs.data import codes, gate, jobfile, output, prepare, templates
+from jobs.data.digest import Steps
 from jobs.data.options import Options
 from jobs.data.pii import policy
 from jobs.data.spill import BusyError
@@ -66,8 +67,10 @@ def through(
     """Return the job on its prepared data. Writes below `root`; raises Refused with exit code 6."""
     spec = loaded.spec
     train = spec.data.train
+    if train is None:
+        return _own_file(loaded, progress)
     why = _left_alone(spec)
-    if train is None or why:
+    if why:
         return Gated(loaded, (f"data: {why}",))
     options = options_of(spec)
     job = jobfile.JobData(train=[train], options=options)
@@ -108,6 +111,31 @@ def through(
     )
 
 
+def _own_file(loaded: LoadedJob, progress: Progress | None) -> Gated:
+    """Return the job of a person's own Axolotl file: its local data is only read and scanned.
+
+    What its records mean is for that file to say; only what no reader takes is refused.
+    """
+    base = loaded.spec.axolotl.base
+    entries = [e for key in ("datasets", "test_datasets") for e in base.get(key) or []]
+    paths = [Path(entry["path"]) for entry in entries if is_local(entry)]
+    readable = [path for path in paths if path.suffix.lower() != ".arrow"]
+    if not readable:
+        return Gated(loaded, ("data: as your Axolotl file names it; not on this machine",))
+    steps = Steps(pii=True, lengths=False)
+    report = gate.check(readable, Options(to="chat"), steps=steps, progress=progress)
+    bad = [f for f in report.findings if f.code in gate.UNREADABLE]
+    _refuse(replace(report, findings=bad), readable[0])
+    unknown = report.kinds.get("unknown", (0, "", 0))[0]
+    lines = [f"data: {report.records:,} records go as your Axolotl file says; read and scanned"]
+    if unknown:
+        lines.append(f"  {unknown:,} of a shape unknown to the gate: not scanned")
+    finds = ", ".join(f"{kind} {n:,}" for kind, n in report.pii.items())
+    if finds:
+        lines.append(f"  personal data: {finds}")
+    return Gated(loaded, tuple(lines), found=dict(report.pii), scanned=True)
+
+
 def options_of(spec: JobSpec) -> Options:
     """Return the gate's options for a job."""
     data = spec.data
@@ -137,7 +165,7 @@ def in_region(matching: Matching, gated: Gated, region: str, *, reviewed: bool) 
 
     Raises Refused, exit code 6, where that leaves none.
     """
-    if not gated.summary:
+    if not gated.scanned:
         return matching
     quotes, rejected, first = [], list(matching.rejected), ""
     for quote in matching.quotes:
@@ -232,11 +260,9 @@ _SAID = frozenset({"exceeds_sequence_len", "personal_data"})  # on lines of thei
 
 def _left_alone(spec: JobSpec) -> str:
     data = spec.data
-    if data.train is None:
-        return "as your Axolotl file names it; not checked by the gate"
     if data.format is DataFormat.SEGMENTS:
         return "format segments goes as it is; not checked by the gate"
-    if data.train.suffix.lower() == ".arrow":
+    if data.train is not None and data.train.suffix.lower() == ".arrow":
         return ".arrow goes as it is; not checked by the gate"
     return ""
 

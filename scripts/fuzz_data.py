@@ -10,6 +10,7 @@ JSON: runs, seconds, crashes. Seeds are the files of tests/cases. Exit code 1 af
 from __future__ import annotations
 
 import argparse
+import base64
 import json
 import re
 import subprocess
@@ -36,9 +37,11 @@ def parent(seconds: int) -> int:
             cwd=ROOT, capture_output=True, text=True, errors="replace", check=False,
         )  # fmt: skip
         found = re.search(r"Done (\d+) runs in (\d+) second", done.stderr)
-        crashes = [path.name for path in Path(folder).glob("crash-*")]
+        crashes = list(Path(folder).glob("crash-*"))
         if not found or crashes or done.returncode:
-            sys.stderr.write(done.stderr[-6000:])
+            sys.stderr.write(done.stderr[-1000:] + done.stdout[-6000:])  # atheris uses both
+        for path in crashes:
+            sys.stderr.write(f"{path.name}: {base64.b64encode(path.read_bytes()).decode()}\n")
         runs, took = (int(found[1]), int(found[2])) if found else (0, 0)
     print(json.dumps({"runs": runs, "seconds": took, "crashes": len(crashes)}))
     return 1 if crashes or done.returncode or not found else 0

@@ -123,14 +123,15 @@ class _Walk:
 
     def _value(self) -> Issue | tuple[int, object]:
         line = self.line
+        twice: str | None = None
+        reader: json.JSONDecoder = decoder
         while True:
             try:
-                value, end = decoder.raw_decode(self.text, self.at)
+                value, end = reader.raw_decode(self.text, self.at)
             except DuplicateKeyError as error:
-                # Step over the record: decode it again without the check.
-                value, end = json.JSONDecoder().raw_decode(self.text, self.at)
-                self._advance(end)
-                return Issue(line, "duplicate_key", f"key {error.key!r} stands twice in one object")
+                # Step over the record, without the check: its rest may be broken, or not read yet.
+                twice, reader = error.key, json.JSONDecoder()
+                continue
             except json.JSONDecodeError as error:
                 unsure = error.pos >= len(self.text) - 8 or error.msg.startswith("Unterminated")
                 if unsure and not self.done and len(self.text) - self.at < MAX_LINE_BYTES:
@@ -153,6 +154,8 @@ class _Walk:
                 self._fill(_BLOCK)  # a number at the very end may go on
                 continue
             self._advance(end)
+            if twice is not None:
+                return Issue(line, "duplicate_key", f"key {twice!r} stands twice in one object")
             return line, value
 
     def _advance(self, end: int) -> None:

@@ -262,6 +262,22 @@ SKIPPABLE = frozenset(
 )
 
 
+#: Faults of the bytes, whatever the records mean: no reader takes such a file.
+UNREADABLE = frozenset(
+    [
+        "json_syntax",
+        "truncated_last_line",
+        "truncated_file",
+        "duplicate_key",
+        "line_too_long",
+        "csv_columns",
+        "empty_file",
+        "encoding",
+        "lone_surrogate",
+    ]
+)
+
+
 def _excuse(report: Report) -> None:
     report.findings = [
         replace(f, severity="drop", remedy="left out, as --skip-bad-lines asks")

@@ -99,6 +99,7 @@ class Lengths:
             else:
                 used += total
         rows = len(self.total)
+        sequences = packed(self.total, size)
         return {
             "sequence_len": size,
             "rows_over": over,
@@ -107,7 +108,8 @@ class Lengths:
             "answer_tokens_lost_if_truncated": dropped_answer,
             "rows_lost_if_dropped": over,
             "rows_with_nothing_to_learn": nothing,
-            "packed_sequences": packed(self.total, size),
+            "packed_sequences": sequences,
+            "packing_efficiency": round(used / (sequences * size), 4) if sequences else 0.0,
             "padding_share_unpacked": round(1 - used / (rows * size), 4) if rows else 0.0,
             "activation_memory_vs_2048": round(size / 2048, 3),
         }

@@ -110,7 +110,7 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
         "",
         (
             f"  {'sequence_len':>12} {'rows over':>10} {'tokens cut':>11} {'answer cut':>11} "
-            f"{'no answer':>10} {'packed to':>10}"
+            f"{'no answer':>10} {'packed to':>10} {'full':>5}"
         ),
     ]
     for row in lengths.table(sequence_len):
@@ -126,7 +126,7 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
             f"{row['tokens_lost_if_truncated']:>11,} "
             f"{row['answer_tokens_lost_if_truncated']:>11,} "
             f"{row['rows_with_nothing_to_learn']:>10,} "
-            f"{row['packed_sequences']:>10,}"
+            f"{row['packed_sequences']:>10,} {row['packing_efficiency']:>5.0%}"
         )
     out += _wrap(f"* recommended: {size:,}. {why}.", width, indent=2)
     out.append("  Axolotl drops rows over it by default; kept activations grow in step with it.")

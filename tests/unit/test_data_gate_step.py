@@ -195,3 +195,28 @@ def test_the_preview_says_what_the_gate_found(job, through):
     assert body["data"]["findings"]["empty_response"] == 1
     assert body["data"]["tokens"]["packed_sequences"] >= 1
     assert body["data"]["left_out"] == 2
+
+
+def own(tmp_path, text):
+    (tmp_path / "own.jsonl").write_text(text, encoding="utf-8")
+    (tmp_path / "axolotl.yml").write_text(
+        "base_model: acme/base\nadapter: lora\nlora_r: 8\nlora_alpha: 16\n"
+        "lora_target_linear: true\n"
+        "learning_rate: 0.0002\noptimizer: adamw_torch\nmicro_batch_size: 1\nnum_epochs: 1\n"
+        "datasets:\n- {path: own.jsonl, ds_type: json, type: chat_template}\n"
+    )
+    (tmp_path / "job.yaml").write_text("name: a\naxolotl: {config: axolotl.yml}\n")
+    return load_job(tmp_path / "job.yaml")
+
+
+def test_the_data_of_an_own_axolotl_file_is_read_and_scanned(through, tmp_path):
+    text = "".join(json.dumps(row) + "\n" for row in rows("chat")).replace("w1 ", f"{MAIL} ")
+    loaded = own(tmp_path, text)
+    gated = through(loaded)
+    assert gated.loaded is loaded
+    assert "40 records go as your Axolotl file says" in gated.lines[0]
+    assert gated.found["EMAIL"] >= 1
+    with pytest.raises(Refused, match="personal data"):
+        planned_with(gated)
+    with pytest.raises(Refused, match="truncated_last_line"):
+        through(own(tmp_path, text[:-20]))
