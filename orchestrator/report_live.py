@@ -36,6 +36,7 @@ from orchestrator.report_text import (
 from orchestrator.report_yours import yours_lines
 from orchestrator.states import ENDINGS, Outcome, Reason, State, Teardown
 from orchestrator.views import AttemptView, JobView
+from providers.base import BY_HAND
 
 PACE_POINTS = 30  # newest progress points that the pace is taken from: old ones know another speed
 BAR_WIDTH = 24
@@ -138,6 +139,8 @@ def phases(live: Live) -> list[tuple[str, str]]:
     if attempt.terminate_first_asked_at is not None:
         words = (
             f"asked {times(attempt.terminate_calls)}, read as gone {times(attempt.absence_reads)}"
+            if attempt.provider != BY_HAND
+            else f"left by us, asked {times(attempt.terminate_calls)}; its end is yours"
         )
         rows.append(_phase("stop", attempt.terminate_first_asked_at, attempt.gone_at, live, words))
     rows.append(("push", push_words(live.job)))

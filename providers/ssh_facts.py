@@ -40,7 +40,6 @@ def offer_of(machine: Machine) -> Offer:
         price_usd_per_hour=card.usd_per_hour * machine.gpus,
         region=card.region,
         tier=Tier.OWN,
-        disk_gib=0.0,
         billing_step_s=card.billing_step_s,
     )
 

@@ -75,6 +75,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[list[Sshd]]:
 
 
 @pytest.mark.e2e
+@pytest.mark.prove  # a login shell and a Python on the far side for each of 300 questions
 @pytest.mark.system("openssh-server")
 class TestSsh(ProviderContract):
     @pytest.fixture

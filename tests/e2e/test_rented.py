@@ -133,6 +133,7 @@ def test_a_host_that_dies_keeps_the_job_open_until_its_owner_closes_it(
         rented.end_all()  # the machine is gone in name only: end what runs on it
 
 
+@pytest.mark.prove
 def test_the_owners_commands_end_it_and_prove_it(rented: Rented, tmp_path: Path) -> None:
     ended, asked = tmp_path / "ended", tmp_path / "asked"
     rented.write(
@@ -163,3 +164,21 @@ def test_as_an_ordinary_user() -> None:
             rented.end_all()
     finally:
         shutil.rmtree(folder)
+
+
+@pytest.mark.prove
+@pytest.mark.axolotl
+def test_the_whole_job_with_the_real_axolotl(rented: Rented, axolotl_python: Path) -> None:
+    rented.write(axolotl_env=str(axolotl_python.parents[1]))
+    source = Path(__file__).parents[2] / "examples" / "quickstart"
+    folder = rented.tool.folder / "quickstart"
+    shutil.copytree(source, folder, ignore=shutil.ignore_patterns("out"))
+    sets = ["gpu.providers=[ssh]", "training.max_steps=4", f"output={rented.tool.out}"]
+    flags = [word for pair in sets for word in ("--set", pair)]
+    process = rented.tool.start("submit", str(folder / "job.yaml"), "--yes", *flags)
+    out, err = process.communicate(timeout=800)
+    assert process.returncode == 0, out + err
+    assert (rented.tool.out / "adapter_model.safetensors").stat().st_size > 1000
+    assert rented.left() == []
+    job = rented.tool.job()
+    assert (job["outcome"], job["teardown"]) == ("SUCCEEDED", "yours_to_close")
