@@ -241,7 +241,10 @@ class Gpu(BaseModel):
         "cost", description="What to rank by: cost to finish, hours to finish, or their product."
     )
     image: str | None = Field(
-        None, min_length=1, description="Container image with Axolotl, instead of ours."
+        None, min_length=1, description="Container image to start, instead of the provider's usual."
+    )
+    template: str | None = Field(
+        None, min_length=1, description="RunPod: the id of a template with image and settings."
     )
 
 

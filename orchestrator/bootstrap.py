@@ -16,6 +16,20 @@ from typing import Any, NamedTuple, Protocol
 from orchestrator.agent.bundle import AGENT_FILE, PLUGIN_FILE, agent_source, plugin_source
 from orchestrator.axolotl_env import EnvBuilding, EnvReady
 from orchestrator.clock import Clock
+from orchestrator.machine_check import (
+    LOCKED_CUDA,
+    LOOK,
+    LOOK_TIMEOUT_S,
+    NOT_RENTED,
+    NOTHING_KNOWN,
+    TORCH_TIMEOUT_S,
+    Found,
+    Rented,
+    judge,
+    judge_torch,
+    refuse_old_driver,
+    torch_line,
+)
 from orchestrator.remote import Parcel, Progress, Shell, Survey
 from orchestrator.site import SiteRefused
 from orchestrator.states import Reason
@@ -70,6 +84,7 @@ class Payload:
     stop_grace_s: float = 10.0
     self_destruct: str | None = None
     progress: Callable[[str, int, int], None] | None = None  # file name, bytes done, bytes in all
+    rented: Rented = NOT_RENTED
 
 
 class Environment(Protocol):
@@ -102,6 +117,7 @@ class Bootstrap:
     clock: Clock
     survey: Survey | None = None
     machine: Machine | None = None
+    found: Found = NOTHING_KNOWN
     _environment: Environment | None = None
     _done: set[str] = field(default_factory=set)
 
@@ -152,6 +168,25 @@ class Bootstrap:
             raise SiteRefused(Reason.DISK_FULL, message)
         return NOTHING
 
+    def check_machine(self, shell: Shell) -> Did:
+        """Refuse a machine that is not what was rented: before anything is built or sent."""
+        if not self.payload.rented.gpus:
+            return NOTHING
+        done = shell.run(LOOK, timeout_s=LOOK_TIMEOUT_S)
+        text = done.stdout.decode("utf-8", "replace")
+        self.found = judge(text, self.payload.rented, self.clock.now())
+        return Did(self.found.words)
+
+    def check_torch(self, shell: Shell) -> Did:
+        """Refuse a machine whose GPUs PyTorch cannot use."""
+        rented, machine = self.payload.rented, self.machine
+        if not rented.gpus or not rented.torch or machine is None:
+            return NOTHING
+        done = shell.run(torch_line(machine.axolotl.python), timeout_s=TORCH_TIMEOUT_S)
+        answer = (done.stdout or done.stderr).decode("utf-8", "replace")
+        judge_torch(answer, rented, self.found)
+        return NOTHING
+
     def make_environment(self, shell: Shell) -> Did:
         """Find Axolotl, or have it built."""
         survey = self._surveyed()
@@ -165,6 +200,8 @@ class Bootstrap:
             if isinstance(state, EnvReady):
                 self.machine = Machine(survey.folder, survey.gpus, state)
                 return Did("built") if waited else NOTHING
+            if self.payload.rented.gpus:
+                refuse_old_driver(self.found, LOCKED_CUDA)
             waited = True
             if self.clock.monotonic() >= until:
                 return Did(f"{state.step}, {state.done} of {state.of}", again=True)
@@ -259,7 +296,9 @@ class Bootstrap:
 STEPS: tuple[tuple[str, Callable[[Bootstrap, Shell], Did]], ...] = (
     ("folder", Bootstrap.look),
     ("tools", Bootstrap.check_tools),
+    ("machine", Bootstrap.check_machine),
     ("environment", Bootstrap.make_environment),
+    ("torch", Bootstrap.check_torch),
     ("model", Bootstrap.send_model),
     ("data", Bootstrap.send_data),
     ("order", Bootstrap.send_order),

@@ -84,7 +84,14 @@ def compose(
     runner = Runner(
         state.store,
         providers,
-        SiteMaker(state.store, state.home, state.clock, settings.axolotl_env, tell),
+        SiteMaker(
+            state.store,
+            state.home,
+            state.clock,
+            settings.axolotl_env,
+            tell,
+            torch_check=settings.torch_check == "on",
+        ),
         state.home,
         state.clock,
         owner,

@@ -6,6 +6,7 @@ Part of the composition root: the only place where the job's spec meets the inst
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -13,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.bootstrap import Bootstrap, Composed, Machine, Payload, Upload
+from orchestrator.machine_check import Rented
 
 if TYPE_CHECKING:
     from jobs.spec import JobSpec
@@ -32,6 +34,7 @@ CARD_SETTINGS = (
     "seed",
 )  # fmt: skip
 
+log = logging.getLogger("gpujob.ssh")
 Tell = Callable[[str, str, int, int], None]  # job id, file, bytes done, bytes in all
 
 
@@ -44,11 +47,13 @@ class SiteMaker:
     clock: Clock
     axolotl_env: Path | None
     tell: Tell
+    torch_check: bool = True
 
     def __call__(self, order: SiteOrder) -> Site:
         """Return the site of one attempt; connects only when it is used."""
         from jobs.spec import JobSpec
         from orchestrator.artifacts.collect import Result
+        from orchestrator.host_pin import connect_pinned
         from orchestrator.paramiko_shell import ParamikoShell
         from orchestrator.remote import Target
         from orchestrator.ssh_keys import job_key
@@ -70,7 +75,14 @@ class SiteMaker:
             base_model=bare_model(spec),
             card=lambda _names: self._card(order, spec, bootstrap.machine),
         )
-        return SshSite(lambda: ParamikoShell.connect(target, clock=self.clock), bootstrap, result)
+        pin = self.home.job_folder(order.job_id) / f"host-key-{order.attempt}-{order.port}"
+
+        def connect() -> ParamikoShell:
+            if target.host_key is not None or not order.remote:
+                return ParamikoShell.connect(target, clock=self.clock)
+            return connect_pinned(target, pin, clock=self.clock, tell=log.warning)
+
+        return SshSite(connect, bootstrap, result)
 
     def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
         from jobs.axolotl import Layout, uploads
@@ -81,7 +93,14 @@ class SiteMaker:
             label=order.label,
             token=order.claim_token,
             deadline_at=order.deadline_at,
-            compose=lambda machine: compose_run(spec, machine, order.gpu, order.vram_gib),
+            compose=lambda machine: compose_run(
+                spec,
+                machine,
+                order.gpu,
+                order.vram_gib,
+                # Of a rented machine only the volume that holds the attempt is as large as asked.
+                hf_home=f"{Path(machine.folder).parent}/huggingface" if order.gpus else None,
+            ),
             uploads=(
                 *(
                     Upload(upload.local, upload.remote.removeprefix("./"))
@@ -92,6 +111,7 @@ class SiteMaker:
             expect_adapter=spec.method != "full",
             may_stop_early=may_stop_early(spec),
             self_destruct=order.self_destruct,
+            rented=Rented(order.gpus, order.vram_gib, self.torch_check),
             progress=lambda name, done, total: self.tell(order.job_id, name, done, total),
         )
 
@@ -159,7 +179,12 @@ def _checkpoint(order: SiteOrder) -> list[Upload]:
 
 
 def compose_run(
-    spec: JobSpec, machine: Machine, gpu: str = "CPU", vram_gib: float = 0.0
+    spec: JobSpec,
+    machine: Machine,
+    gpu: str = "CPU",
+    vram_gib: float = 0.0,
+    *,
+    hf_home: str | None = None,
 ) -> Composed:
     """Return what is run on one machine: configuration, command line, environment. No secret."""
     from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml, trainer_argv
@@ -171,7 +196,9 @@ def compose_run(
     if machine.gpus > 1:
         config = _on_all(spec, config, machine.gpus, gpu, vram_gib)
     argv = trainer_argv(machine.axolotl.axolotl, layout.config, machine.gpus)
-    env = trainer_env(gpu=machine.gpus > 0, offline=is_offline(spec), scratch=machine.folder)
+    env = trainer_env(
+        gpu=machine.gpus > 0, offline=is_offline(spec), scratch=machine.folder, hf_home=hf_home
+    )
     return Composed(to_yaml(config).encode(), tuple(argv), env)
 
 

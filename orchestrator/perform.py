@@ -71,6 +71,7 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
         deadline_at=attempt.deadline_at,
         budget_usd=hands.left_usd,
         image=spec.image,
+        template=spec.template,
         disk_gib=spec.disk_gib,
         start_script=spec.start_script,
         env=spec.env,

@@ -30,6 +30,7 @@ from orchestrator.redact import told
 from orchestrator.site import AgentStatus, Site, SiteError, SiteRefused
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import State
+from providers.base import Tier
 
 LOG_FILES = ("train.log", "metrics.jsonl")
 PULLS = 8  # of one file in one go: what grows faster than that is fetched by the next tick
@@ -233,6 +234,7 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
     endpoint = attempt.endpoint
     if endpoint is None:
         raise SiteError("no address yet")
+    own = attempt.offer.tier is Tier.OWN  # what its owner says it has is not ours to doubt
     return SiteOrder(
         job_id=attempt.job_id,
         attempt=attempt.number,
@@ -255,6 +257,7 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         # Once it has brought one home itself it runs, and has nothing to go on from.
         checkpoints=None if attempt.kept_step else hands.runner.home.checkpoints(attempt.job_id),
         gpu=attempt.offer.gpu,
+        gpus=0 if own or attempt.offer.gpu == "CPU" else attempt.offer.gpu_count,
         vram_gib=attempt.offer.vram_gib,
     )
 

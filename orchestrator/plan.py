@@ -19,6 +19,7 @@ class LaunchSpec:
 
     public_key: str
     image: str | None = None
+    template: str | None = None
     disk_gib: int = 0
     start_script: str | None = None
     env: dict[str, str] = field(default_factory=dict)

@@ -53,6 +53,9 @@ class Settings(BaseSettings):
         None, description="machines rented by hand; default machines.yaml in the home"
     )
     sweep: Literal["on", "off"] = Field("on", description="the reaper after every command")
+    torch_check: Literal["on", "off"] = Field(
+        "on", description="off: a rented machine's GPUs are made up, as a simulated cloud's are"
+    )
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="how much goes to the log file of a job"
     )

@@ -36,4 +36,5 @@ class SiteOrder:
     axolotl_env: str | None = None  # on the instance
     checkpoints: Path | None = None
     gpu: str = "CPU"  # of the offer: how the job is shared out depends on the card
+    gpus: int = 0  # rented ones, and their memory as sold: checked on arrival; 0: nothing to check
     vram_gib: float = 0.0

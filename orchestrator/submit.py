@@ -11,13 +11,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
+from math import ceil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.exits import Exit, Refused
 from orchestrator.match import CPU, Matching, Quote, match
 from orchestrator.redact import told
-from providers.base import BY_HAND, Offer, Provider, Tier
+from providers.base import BY_HAND, Offer, Provider, Selective, Tier, Wish
 from providers.errors import InvalidRequest, ProviderError
 
 if TYPE_CHECKING:
@@ -31,6 +32,11 @@ if TYPE_CHECKING:
     from orchestrator.sized import Sized
     from orchestrator.store import Store
 
+ANYTHING = Wish()
+# Axolotl's environment (8.5 GB), a 7B model (15), its adapter, prepared data, and as much to spare.
+UNSIZED_DISK_GIB = 60
+# Of a container's own disk, which a restart wipes and no job works on (providers/runpod_pods.py).
+CONTAINER_GIB = 20
 SHOWN_REJECTED = 8  # of the offers that lost: enough to see why, not a catalogue
 
 
@@ -71,6 +77,11 @@ def read_job(path: Path, changes: Sequence[str]) -> LoadedJob:
     return load_job(path, overrides=tuple(changes))
 
 
+def offers_of(provider: Provider, wish: Wish) -> Sequence[Offer]:
+    """Return a provider's offers, asked for in the way that it prefers. n calls."""
+    return provider.offers_for(wish) if isinstance(provider, Selective) else provider.offers()
+
+
 def plan(
     loaded: LoadedJob,
     providers: Mapping[str, Provider],
@@ -106,7 +117,9 @@ def look(
 
     spec = loaded.spec
     need = need_of(spec, points)
-    offers, unreachable = ask(providers, spec.gpu.providers)
+    asked = need.requirement
+    wish = Wish(asked.count, asked.tiers, asked.spot)
+    offers, unreachable = ask(providers, spec.gpu.providers, wish)
     listed = list_prices and all(offer.gpu == CPU for offer in offers)
     if listed:
         from providers.catalogue import list_offers
@@ -122,7 +135,7 @@ def look(
 
 
 def ask(
-    providers: Mapping[str, Provider], wanted: Sequence[str]
+    providers: Mapping[str, Provider], wanted: Sequence[str], wish: Wish = ANYTHING
 ) -> tuple[list[Offer], dict[str, str]]:
     """Return what is for hire at the providers wanted (all for none), and who did not answer."""
     offers: list[Offer] = []
@@ -131,7 +144,7 @@ def ask(
         if wanted and name not in wanted:
             continue
         try:
-            offers += provider.offers()
+            offers += offers_of(provider, wish)
         except InvalidRequest as error:  # what the person wrote for this provider is wrong
             raise Refused(told(error, kind=False)) from error
         except ProviderError as error:
@@ -222,6 +235,19 @@ def axolotl_text(spec: JobSpec, quote: Quote) -> str:
     return to_yaml(config)
 
 
+def disk_gib(planned: Plan) -> int:
+    """Return what is asked for of a machine whose disk is rented with it; 0 for all others."""
+    rented = [
+        quote
+        for quote in planned.matching.quotes
+        if quote.offer.disk_gib is None and quote.offer.storage_usd_per_gib_hour > 0
+    ]
+    needs = [ceil(quote.fit.need.disk_gib) for quote in rented if quote.fit is not None]
+    if not rented:
+        return 0
+    return CONTAINER_GIB + max(needs, default=UNSIZED_DISK_GIB - CONTAINER_GIB)
+
+
 def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
     """Return the id of the job, written down with its key: a supervisor may now take it up."""
     from orchestrator.plan import Caps, LaunchSpec, NewJob
@@ -239,7 +265,12 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
             name=spec.name,
             spec=spec.model_dump(mode="json"),
             offers=tuple(quote.offer for quote in planned.matching.quotes),
-            launch=LaunchSpec(public_key=key.public_line, image=spec.gpu.image),
+            launch=LaunchSpec(
+                public_key=key.public_line,
+                image=spec.gpu.image,
+                template=spec.gpu.template,
+                disk_gib=disk_gib(planned),
+            ),
             caps=Caps(
                 budget_usd=spec.limits.budget_usd,
                 max_s=float(spec.limits.hours) * 3600,

@@ -82,9 +82,12 @@ class Offer:
 
 @dataclass(frozen=True, slots=True)
 class Wish:
-    """What a job wants, for a provider whose catalogue must be asked by it. tiers (): any."""
+    """What a job wants, for a provider whose catalogue must be asked by it.
 
-    count: int = 1
+    count: GPUs of one machine; None: any number. tiers (): any.
+    """
+
+    count: int | None = 1
     tiers: tuple[Tier, ...] = ()
     spot: bool = False
 

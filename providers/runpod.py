@@ -1,9 +1,9 @@
 """RunPod over its REST API v2: the five verbs, Billing and Account.
 
 Nothing is retried, nothing waits; a create call whose answer is not clear is `Unavailable`, and so
-is a 404 for a machine that this process made a moment ago. v2 knows no idempotency key, no deadline
-and no spot: the label is the machine's name, the deadline is the start argument's affair
-(runpod_start.py), and money left is asked of the older face (runpod_money.py).
+is a 404 for a machine that this process made a moment ago and no read has shown yet. v2 knows no
+idempotency key, no deadline and no spot: the label is the machine's name, the deadline is the start
+argument's affair (runpod_start.py), and money left is asked of the older face (runpod_money.py).
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from decimal import Decimal
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -46,6 +47,7 @@ FRESH_S = 120.0  # a 404 within two minutes of the create call is no proof (hori
 # Docs say per second, and elsewhere per minute: the longer one keeps the estimate above the bill.
 BILLING_STEP_S = 60.0
 HOST_KEY_WAIT_S = 60.0  # a reachable machine is held back so long for its key to be vouched for
+COUNTS = (1, 2, 4, 8)  # asked for where a job leaves it open: a machine's usual shapes
 LOG_S = 8.0  # of one look into a container's log
 LOG_TAIL = "1000"
 
@@ -80,7 +82,7 @@ class RunPodProvider:
         self._cooling = Cooling(refused, clock)
         self._balance = balance
         self._lock = threading.Lock()  # of the three below
-        self._made: dict[str, float] = {}  # id -> monotonic, until its end was accepted
+        self._made: dict[InstanceId, float] = {}  # -> monotonic, until a read knew it
         self._reachable: dict[tuple[str, object], float] = {}  # id, address -> first seen
         self._host_keys: dict[tuple[str, object], HostKey] = {}
 
@@ -90,19 +92,19 @@ class RunPodProvider:
 
     def offers_for(self, wish: Wish) -> Sequence[Offer]:
         """Return what is for hire in the wished tiers and count, refused ones left out. n calls."""
+        tiers = [tier for tier in wish.tiers or tuple(CLOUDS) if tier in CLOUDS]
+        counts = COUNTS if wish.count is None else (wish.count,)
         found: list[Offer] = []
-        for tier in wish.tiers or tuple(CLOUDS):
-            if tier not in CLOUDS:
-                continue
+        for tier, count in product(tiers, counts):
             params = {
                 "include": "AVAILABILITY",
                 "product": "POD",
-                "count": str(wish.count),
+                "count": str(count),
                 "cloud": CLOUDS[tier],
                 "minCudaVersion": CUDA_FLOOR,
             }
             answer = self._api.read("offers", "/catalog/gpus", params)
-            found += offers_of(answer.get("gpus"), tier, wish.count)
+            found += offers_of(answer.get("gpus"), tier, count)
         refused = self._cooling.refused()
         return [offer for offer in found if offer.key not in refused]
 
@@ -144,6 +146,7 @@ class RunPodProvider:
             if self._is_fresh(instance_id):
                 raise Unavailable(f"{error}; it was made a moment ago") from error
             raise
+        self._is_known({instance_id})
         instance = instance_of(pod, "describe")
         if instance.id != instance_id:
             raise Unavailable(f"describe {instance_id}: the answer is of {instance.id[:64]}")
@@ -153,6 +156,7 @@ class RunPodProvider:
         """Return the account's pods whose name starts so. A call a page."""
         pods = self._api.pages("find", "/pods", "pods")
         found = [(instance_of(pod, "find"), pod) for pod in pods]
+        self._is_known({it.id for it, _ in found})
         ours = [(it, pod) for it, pod in found if it.label.startswith(label_prefix)]
         with self._lock:
             keys = dict(self._host_keys)
@@ -168,8 +172,7 @@ class RunPodProvider:
             if self._is_fresh(instance_id):
                 raise Unavailable(f"{error}; it was made a moment ago") from error
         else:
-            with self._lock:
-                self._made.pop(instance_id, None)
+            self._is_known({instance_id})
 
     def billed(self, instance_id: InstanceId, start: float, end: float) -> Decimal | None:
         """Return USD charged in the hours of [start, end); None until they are settled. 1 call."""
@@ -181,7 +184,13 @@ class RunPodProvider:
 
     # ---------------------------------------------------------------- helpers
 
-    def _is_fresh(self, instance_id: str) -> bool:
+    def _is_known(self, ids: set[InstanceId]) -> None:
+        """Note that the service knows these: from now on a 404 means that they are gone."""
+        with self._lock:
+            for instance_id in ids & self._made.keys():
+                del self._made[instance_id]
+
+    def _is_fresh(self, instance_id: InstanceId) -> bool:
         with self._lock:
             made = self._made.get(instance_id)
             return made is not None and self._clock.monotonic() - made < FRESH_S

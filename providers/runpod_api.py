@@ -24,6 +24,7 @@ Document = dict[str, Any]
 
 CONNECT_S = 8.0
 SILENCE_S = 15.0  # between two bytes
+STREAM_SILENCE_S = 1.5  # a stream of what has been said already: then it waits for news, we do not
 TOTAL_S = 25.0  # of one call, whatever the server does; no verb may block longer than 30 s
 LARGEST_BYTES = 32 << 20  # of an answer: 10,000 machines are some 15 MB
 MOST_PAGES = 100
@@ -98,7 +99,8 @@ class Api:
         self._hold_back(verb)
         import httpx
 
-        with self._asked(verb, "GET", path, params=params, body=None) as response:
+        silence = httpx.Timeout(STREAM_SILENCE_S, connect=CONNECT_S)
+        with self._asked(verb, "GET", path, params=params, timeout=silence) as response:
             if response.status_code != 200:
                 self._judge(verb, path, response, _read(response))
             try:
@@ -154,7 +156,8 @@ class Api:
         path: str,
         *,
         params: Mapping[str, str] | None,
-        body: Mapping[str, Any] | None,
+        body: Mapping[str, Any] | None = None,
+        timeout: httpx.Timeout | None = None,
     ) -> Iterator[httpx.Response]:
         import httpx
 
@@ -168,6 +171,7 @@ class Api:
                     params=dict(params or {}),
                     content=content,
                     headers={"Content-Type": "application/json"} if content is not None else None,
+                    timeout=timeout or httpx.USE_CLIENT_DEFAULT,
                     extensions={"trace": deadline.trace},
                 ) as response:
                     yield response

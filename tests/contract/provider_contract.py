@@ -84,6 +84,13 @@ def absent(provider: Provider, instance: Instance) -> bool:
     return state is InstanceState.GONE and instance.id not in listed(provider, instance.label)
 
 
+def alike(one: Instance, other: Instance) -> bool:
+    """Return whether two reads tell the same; describe alone may know the host key."""
+    if one.host_key is None or other.host_key is None:
+        one, other = replace(one, host_key=None), replace(other, host_key=None)
+    return one == other
+
+
 class ProviderContract:
     """About thirty promises. Each test makes its own machines and labels."""
 
@@ -233,7 +240,7 @@ class ProviderContract:
             assert seen.owner in {None, request.owner}
             assert seen.deadline_at in {None, request.deadline_at}
             assert seen.created_at is None or before - 1 <= seen.created_at <= after + 1
-            assert seen.host_key == launched.host_key
+            assert launched.host_key in {None, seen.host_key}
 
     def test_the_host_key_told_is_the_one_shown(self, harness: Harness) -> None:
         instance = self.ready(harness)
@@ -294,12 +301,13 @@ class ProviderContract:
 
     def test_find_and_describe_agree(self, harness: Harness) -> None:
         instance = self.ready(harness)
-        assert list(harness.provider.find(instance.label)) == [instance]
+        (found,) = harness.provider.find(instance.label)
+        assert alike(found, instance)
 
     def test_another_process_finds_what_it_never_launched(self, harness: Harness) -> None:
         instance = self.ready(harness)
         (found,) = harness.sibling().find(instance.label)
-        assert found == instance
+        assert alike(found, instance)
 
     def test_find_shows_whose_it_is(self, harness: Harness) -> None:
         label = new_label()

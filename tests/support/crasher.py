@@ -51,10 +51,10 @@ def plant(which: str) -> None:
 
         right = compose_site.compose_run
 
-        def wrong(spec, machine, gpu="CPU", vram_gib=0.0):
+        def wrong(*given, **named):
             import dataclasses
 
-            made = right(spec, machine, gpu, vram_gib)
+            made = right(*given, **named)
             return dataclasses.replace(made, argv=(*made.argv, os.environ["HF_TOKEN"]))
 
         compose_site.compose_run = wrong

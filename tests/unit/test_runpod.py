@@ -22,7 +22,6 @@ from providers.errors import (
     Unavailable,
 )
 from providers.runpod import RunPodProvider
-from providers.runpod_offers import candidate_of
 from tests.support.clocks import VirtualClock
 from tests.support.tiny_http import Answer, Asked, TinyServer, tiny_server
 
@@ -179,6 +178,17 @@ def test_the_community_tier_is_asked_only_where_wished(
     assert [asked.query["cloud"] for asked in server.asked] == ["COMMUNITY"]
 
 
+def test_an_open_count_is_asked_for_in_the_usual_shapes(
+    world: World, runpod: RunPodProvider, server: TinyServer
+) -> None:
+    catalogue(world, gpu(maxCount={"secure": 4}, dataCenters=None))
+    offers = runpod.offers_for(Wish(count=None, tiers=(Tier.SECURE,)))
+    assert [(o.gpu_count, o.price_usd_per_hour) for o in offers] == [
+        (1, Decimal("0.43")), (2, Decimal("0.86")), (4, Decimal("1.72")),
+    ]  # fmt: skip
+    assert [asked.query["count"] for asked in server.asked] == ["1", "2", "4", "8"]
+
+
 @pytest.mark.parametrize("body", [{}, {"gpus": None}, {"gpus": {}}])
 def test_a_catalogue_that_is_none_is_an_error(
     world: World, runpod: RunPodProvider, body: object
@@ -324,10 +334,6 @@ def test_a_key_that_is_none_of_ours_is_refused_unasked(
     assert len(server.asked) == before
 
 
-def test_a_key_says_what_it_stands_for(request_: LaunchRequest) -> None:
-    assert candidate_of(request_.offer.key).key == request_.offer.key
-
-
 # ---------------------------------------------------------------- describe, find, terminate
 
 
@@ -449,6 +455,20 @@ def test_a_404_right_after_create_proves_nothing(
         runpod.describe(ID)
     del world.routes["DELETE", f"/v2/pods/{ID}"]
     runpod.terminate(ID)
+
+
+@pytest.mark.parametrize("verb", ["describe", "find"])
+def test_a_404_of_what_was_seen_is_an_answer(
+    world: World, runpod: RunPodProvider, request_: LaunchRequest, verb: str
+) -> None:
+    world.say("POST", "/v2/pods", Answer(201, pod()))
+    runpod.launch(request_)
+    world.say("GET", f"/v2/pods/{ID}", Answer(200, pod(status="STARTING")))
+    world.say("GET", "/v2/pods", Answer(200, {"pods": [pod()]}))
+    runpod.describe(ID) if verb == "describe" else runpod.find("")
+    del world.routes["GET", f"/v2/pods/{ID}"]
+    with pytest.raises(NotFound):
+        runpod.describe(ID)
 
 
 def test_a_404_later_on_is_an_answer(

@@ -6,6 +6,7 @@ import io
 import json
 import random
 import threading
+from dataclasses import replace
 from decimal import Decimal
 from types import SimpleNamespace
 from typing import Any
@@ -242,3 +243,38 @@ def test_a_fault_of_the_screen_does_not_leave_the_job_without_a_driver(
     store.close()
     assert Supervisor.let_go
     assert started == [home.root]
+
+
+def test_a_disk_is_asked_for_where_it_is_rented_with_the_machine(loaded, fake):
+    planned = submit.plan(loaded(), {"fake": fake})
+    assert submit.disk_gib(planned) == 0
+
+    def renting(*quotes):
+        matching = replace(planned.matching, quotes=quotes)
+        return submit.disk_gib(replace(planned, matching=matching))
+
+    (first, *_) = planned.matching.quotes
+    rented = replace(first.offer, storage_usd_per_gib_hour=Decimal("0.0001"))
+    assert renting(replace(first, offer=rented, fit=None)) == submit.UNSIZED_DISK_GIB
+    assert renting(replace(first, offer=replace(rented, disk_gib=100.0), fit=None)) == 0
+    if first.fit is not None:
+        need = first.fit.need.disk_gib
+        got = renting(replace(first, offer=rented))
+        assert need + submit.CONTAINER_GIB <= got <= need + submit.CONTAINER_GIB + 1
+
+
+def test_a_provider_that_can_is_asked_by_what_the_job_wants(loaded, fake):
+    class Picky:
+        name, traits = fake.name, fake.traits
+
+        def offers(self):
+            raise AssertionError
+
+        def offers_for(self, wish):
+            self.wish = wish
+            return fake.offers()
+
+    picky: Any = Picky()
+    submit.plan(loaded(), {"fake": picky})
+    assert (picky.wish.count, picky.wish.spot) == (None, False)
+    assert picky.wish.tiers == (Tier.SECURE,)
