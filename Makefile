@@ -6,7 +6,7 @@ SEEDS ?= 1000
 # Those that need no argument; the accuracy benches name theirs in docs/sizing.md.
 BENCHES := cli_startup local_provider bootstrap overhead supervisor_memory log_follow log_pull upload
 
-.PHONY: help quickstart test check fmt sim prove bench screens locks clean
+.PHONY: help quickstart test check fmt sim prove faults bench screens locks clean
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -27,6 +27,9 @@ sim:             ## the simulation: make sim SEEDS=10000
 
 prove:           ## the long campaigns, resumable: make prove CAMPAIGNS="sim kills"
 	$(V)/python scripts/prove.py $(CAMPAIGNS)
+
+faults:          ## the fault table on the simulated RunPod: make faults NAMES="delete_lie"
+	$(V)/python scripts/faults.py $(NAMES)
 
 bench:           ## every bench; prints figures, asserts nothing
 	@for b in $(BENCHES); do echo "== $$b"; PYTHONPATH=. $(V)/python benches/$$b.py || exit 1; done
