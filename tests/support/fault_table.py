@@ -57,5 +57,5 @@ END = (
     Fault("list_pages", arm("list_pages", times=0)),
 )
 ALL = (*CREATE, *BOOT, *RUN, *END)
-# In the gate: one of each kind, those in which both rivals leak first.
-GATE = ("create_500_done", "delete_quiet", "run_vanish")
+# In the gate: those in which both rivals leak. (A pod that vanishes is believed after 120 s only.)
+GATE = ("create_500_done", "delete_quiet")

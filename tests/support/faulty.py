@@ -48,7 +48,7 @@ case "$2" in
 esac
 """
 VENV = "/workspace/axolotl-venv"  # where Axolotl's cloud image has its own
-LIMIT_S = 150.0
+LIMIT_S = 400.0
 OK, NO_OFFER, UNFINISHED = 0, 3, 4
 
 
