@@ -1,7 +1,7 @@
 """Run every fault against the simulated RunPod and print the fault table: `make faults [NAMES]`.
 
-Needs root on Linux (pods are namespaces) and openssh-server. Prints Markdown: exit code, create calls,
-pods left alive, billed pod-seconds beyond a run without fault, and what two others did.
+Needs root on Linux (pods are namespaces) and openssh-server. Prints Markdown: exit code, create
+calls, pods left alive, billed pod-seconds beyond a run without fault, and what two others did.
 """
 
 from __future__ import annotations

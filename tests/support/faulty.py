@@ -173,7 +173,8 @@ def arm(name: str, **options: Any) -> tuple[dict[str, Any], ...]:
 def table(rows: list[tuple[Fault, Outcome]], base_s: float) -> str:
     """Return the fault table as Markdown."""
     head = (
-        "| fault | gpujob: exit | create calls | left alive | extra billed s | SkyPilot | dstack |\n"
+        "| fault | gpujob: exit | create calls | left alive | extra billed s "
+        "| SkyPilot | dstack |\n"
         "|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
