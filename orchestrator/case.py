@@ -83,4 +83,5 @@ def terms_of(runner: Runner, record: JobRecord, attempt: Attempt) -> Terms:
         caps.reserve_usd,
         caps.boot_timeout_s,
         caps.keep_checkpoints,
+        caps.keep_on_failure_s,
     )

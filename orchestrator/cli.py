@@ -6,11 +6,12 @@ A command's body lives in `cli_read.py` (what the store knows), `cli_run.py` (wh
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import Annotated, Literal, NoReturn
+from typing import Annotated, Literal
 
 import typer
 
+from orchestrator import cli_more
+from orchestrator.cli_words import Job, JobFile, Json, Set, job_words, leave
 from orchestrator.data_cli import data_app
 
 app = typer.Typer(
@@ -23,34 +24,6 @@ app = typer.Typer(
     epilog="Exit codes: 0 ok, 2 usage or bad job file, 3 nothing fits or no offer, 4 no finished "
     "training, 5 a machine not proven gone, 6 data refused, 7 artifacts failed, 130 interrupted.",
 )
-
-
-def job_words(incomplete: str) -> list[tuple[str, str]]:
-    """Return the ids and names of jobs for the shell's completion; empty when anything is wrong."""
-    from orchestrator.cli_complete import complete_jobs
-
-    return complete_jobs(incomplete)
-
-
-Json = Annotated[bool, typer.Option("--json", help="One JSON document on stdout.")]
-Job = Annotated[
-    str,
-    typer.Argument(
-        metavar="JOB",
-        help="Id, the start of one, or a name (the newest of it).",
-        autocompletion=job_words,
-    ),
-]
-JobFile = Annotated[Path, typer.Argument(metavar="JOB.YAML", help="The job file.")]
-Set = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="KEY=VALUE", help="Change one key of the job file."),
-]
-
-
-def leave(code: int) -> NoReturn:
-    """End the command with this exit code."""
-    raise typer.Exit(int(code))
 
 
 def show_version(value: bool) -> None:
@@ -84,6 +57,15 @@ def submit(  # noqa: PLR0917 - typer gives options by name
     pii_reviewed: Annotated[
         bool, typer.Option("--pii-reviewed", help="You looked at the personal data that was found.")
     ] = False,
+    keep_on_failure: Annotated[
+        float,
+        typer.Option(
+            metavar="MINUTES",
+            min=0,
+            max=1440,
+            help="Leave a machine whose training failed for so long; it costs.",
+        ),
+    ] = 0.0,
     change: Set = None,
     as_json: Json = False,
 ) -> None:
@@ -99,6 +81,7 @@ def submit(  # noqa: PLR0917 - typer gives options by name
             changes=change or [],
             as_json=as_json,
             pii_reviewed=pii_reviewed,
+            keep_s=keep_on_failure * 60,
         )
     )
 
@@ -285,7 +268,10 @@ def closed(
         typer.Option("--at", metavar="WHEN", help="When it ended: 10m ago, 14:05; else now."),
     ] = None,
 ) -> None:
-    """Say that you ended a machine that you rented by hand; it counts as costing until then."""
+    """Say that you ended a machine rented by hand.
+
+    It counts as costing until then.
+    """
     from orchestrator import cli_closed
 
     leave(cli_closed.closed(job, at=at))
@@ -297,6 +283,20 @@ def push(job: Job, as_json: Json = False) -> None:
     from orchestrator import cli_push
 
     leave(cli_push.push(job, as_json=as_json))
+
+
+@app.command()
+def forget(
+    job: Job,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask.")] = False,
+) -> None:
+    """Leave a machine that is not proven gone to yourself.
+
+    Says first what may go on billing, and asks.
+    """
+    from orchestrator import cli_forget
+
+    leave(cli_forget.forget(job, yes=yes))
 
 
 @app.command()
@@ -333,68 +333,5 @@ def supervise(
     leave(cli_run.supervise(until_idle=until_idle))
 
 
-@app.command()
-def sweep(
-    unknown: Annotated[
-        Literal["report", "end", "adopt"],
-        typer.Option(help="What to do with a machine of yours that no job here knows."),
-    ] = "report",
-    as_json: Json = False,
-) -> None:
-    """Find and end machines that should not be there."""
-    from orchestrator import cli_tools
-
-    leave(cli_tools.sweep(unknown=unknown, as_json=as_json))
-
-
-@app.command()
-def doctor(as_json: Json = False) -> None:
-    """Check this machine and the accounts."""
-    from orchestrator import cli_tools
-
-    leave(cli_tools.doctor(as_json=as_json))
-
-
-@app.command()
-def providers(as_json: Json = False) -> None:
-    """List the providers and what they offer now."""
-    from orchestrator import cli_tools
-
-    leave(cli_tools.providers(as_json=as_json))
-
-
-@app.command()
-def init(
-    path: Annotated[Path, typer.Argument(metavar="PATH", help="Where.")] = Path("job.yaml"),
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a file.")] = False,
-) -> None:
-    """Write a commented job file to start from."""
-    from orchestrator import cli_tools
-
-    leave(cli_tools.init(path, force=force))
-
-
-@app.command()
-def schema() -> None:
-    """Print the job file's JSON schema, for editors."""
-    from orchestrator import cli_tools
-
-    leave(cli_tools.schema())
-
-
-@app.command()
-def rm(
-    jobs: Annotated[
-        list[str], typer.Argument(metavar="JOB...", help="Which.", autocompletion=job_words)
-    ],
-) -> None:
-    """Take closed jobs off the list.
-
-    Their logs and keys go too; costs and results stay.
-    """
-    from orchestrator import cli_tools
-
-    leave(cli_tools.rm(jobs))
-
-
+cli_more.add_to(app)
 app.add_typer(data_app, name="data")

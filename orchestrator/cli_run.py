@@ -33,9 +33,11 @@ def submit(
     changes: list[str],
     as_json: bool,
     pii_reviewed: bool = False,
+    keep_s: float = 0.0,
 ) -> int:
     """Read, quote, ask, store, and drive or hand over; returns the job's exit code."""
     from orchestrator import submit as room
+    from orchestrator import submit_money
     from orchestrator.measured import read
     from orchestrator.push_check import check_places
 
@@ -48,8 +50,13 @@ def submit(
         transfers = Transfers()
         parts = compose(state, tell=transfers.tell)
         gated = through_the_gate(loaded, state)
-        planned = room.plan(gated.loaded, parts.providers, read(state.home.root))
-        planned = room.with_data(planned, gated, pii_reviewed=pii_reviewed)
+
+        def quote() -> Plan:
+            fresh = room.plan(gated.loaded, parts.providers, read(state.home.root))
+            fresh = room.with_data(fresh, gated, pii_reviewed=pii_reviewed)
+            return submit_money.preflight(fresh, parts.providers)
+
+        planned = replace(quote(), keep_on_failure_s=keep_s)
         by_hand = look(planned, parts.providers, _ask if sys.stdin.isatty() else None)
         planned = replace(planned, notes=(*planned.notes, *by_hand))
         note = room.environment_note(
@@ -63,7 +70,8 @@ def submit(
             planned.spec.pushes, planned.spec.name, parts.runner.limits.push_check_s
         )
         planned = replace(planned, notes=(*planned.notes, *notes))
-        agree(planned, state, yes=yes, as_json=as_json)
+        if agree(planned, state, yes=yes, as_json=as_json):
+            planned = submit_money.as_agreed(planned, quote())
         if detach:
             return _detached(planned, state, as_json=as_json)
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
@@ -128,8 +136,11 @@ def _dry_run(planned: Plan, state: Opened, *, as_json: bool) -> int:
     return Exit.OK
 
 
-def agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
-    """Show what is about to be rented and ask; raises Refused where the answer is no."""
+def agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> bool:
+    """Show what is about to be rented; return whether a person was asked, and said yes.
+
+    Raises Refused where the answer is no.
+    """
     from orchestrator import report_plan
     from orchestrator.submit import price_asked, refuse_unasked_spending
 
@@ -143,9 +154,10 @@ def agree(planned: Plan, state: Opened, *, yes: bool, as_json: bool) -> None:
     stream.write("\n".join(lines) + "\n")
     stream.flush()
     if yes or price_asked(planned.best.offer) == 0:
-        return
+        return False
     if not _ask(screen.accent(report_plan.question(planned)), stream):
         raise Refused("not agreed.", code=Exit.INTERRUPTED)
+    return True
 
 
 def _ask(question: str, stream: TextIO | None = None) -> bool:
@@ -275,7 +287,10 @@ def attach(word: str) -> int:
 
 
 def cancel(words: list[str], *, all_jobs: bool, detach: bool) -> int:
-    """Ask for the end of jobs and wait for the proof; 0 when every machine is proven gone."""
+    """Ask for the end of jobs and wait for the proof; 0 when every machine is proven gone.
+
+    All: the panic button. Machines of ours that no job here knows are ended as well.
+    """
     gc.enable()
     if bool(words) == all_jobs:
         raise Refused("name jobs, or give --all", remedy="gpujob ps lists them.")
@@ -284,11 +299,15 @@ def cancel(words: list[str], *, all_jobs: bool, detach: bool) -> int:
             ids = [job.id for job in state.store.jobs(now=state.now(), open_only=True)]
         else:
             ids = [state.store.find_job(word) for word in words]
-        if not ids:
-            out(["no job is open."])
         for job_id in dict.fromkeys(ids):
             asked = state.store.ask_cancel(job_id, now=state.now())
             err(f"#{job_id}: {'asked to end' if asked else 'over, or asked already'}")
+        if all_jobs:
+            from orchestrator.cli_forget import end_all_unknown
+
+            ids += end_all_unknown(state)
+        if not ids:
+            out(["no job is open."])
         if not ids:
             return Exit.OK
         daemon.see_that_jobs_are_driven(state)

@@ -189,6 +189,8 @@ def _collecting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -
     began = attempt.trainer_exited_at or now
     if attempt.reason is not None:  # a failed training: only the log's tail is worth a wait
         late = now >= began + terms.limits.drain_timeout_s
+        if (seen.drained or late) and now < began + terms.keep_on_failure_s:
+            return _kept(attempt, seen, now, terms, began + terms.keep_on_failure_s)
         if seen.drained or late or seen.refused is not None or seen.cancel is not None:
             return [(now, Record(ev.ArtifactsPushed(now)))]
         if attempt.main is None or now >= attempt.deadline_at:
@@ -210,6 +212,21 @@ def _collecting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -
     wanted += _readdress(attempt, seen, poll_s)
     wanted.append((seen.site_after, Collect() if seen.drained else Drain()))
     return wanted
+
+
+def _kept(attempt: Attempt, seen: Observation, now: float, terms: Terms, until: float) -> list[Due]:
+    """Return what happens while a machine with a failed training is left for its owner to look at.
+
+    A cancel, the deadline, the budget and the loss of the machine end it before `until`.
+    """
+    common = _machine_in_use(attempt, seen, now, terms)
+    if common:
+        return common
+    said = f"kept for a look until {until:.0f}: gpujob ssh {attempt.job_id}"
+    if attempt.note != said:
+        return [(now, Record(ev.Noted(now, said)))]
+    over = (until, Record(ev.ArtifactsPushed(now)))
+    return [over, *_watch(attempt, seen, terms.limits.watch_s(terms.traits))]
 
 
 def _closed(_: Attempt, __: Observation, ___: float, ____: Terms) -> list[Due]:

@@ -77,6 +77,7 @@ class Terms:
     reserve_usd: Decimal = Decimal(0)
     boot_timeout_s: float | None = None  # None: the trait's
     keep_checkpoints: int = 0  # how many are kept at home; 0: none is brought
+    keep_on_failure_s: float = 0.0  # a machine whose training failed is left for so long
 
     @property
     def boot_s(self) -> float:

@@ -34,6 +34,7 @@ class Caps:
     boot_timeout_s: None: the provider's trait.
     reserve_usd: kept for bringing the adapter home; not spent on training.
     max_machines: attempts that got a machine; refusals do not count.
+    keep_on_failure_s: how long a machine whose training failed is left for its owner to look at.
     keep_checkpoints: how many are brought home and kept while it trains; 0: none.
     """
 
@@ -43,6 +44,7 @@ class Caps:
     reserve_usd: Decimal = Decimal(0)
     max_machines: int = 3
     keep_checkpoints: int = 0
+    keep_on_failure_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

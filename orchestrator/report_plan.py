@@ -49,6 +49,10 @@ def offer_lines(planned: Plan, screen: Screen) -> list[str]:
         lines += wrap(f"note: {note}", screen.width, "  ")
     for name, words in planned.unreachable.items():
         lines += wrap(f"{name} did not answer: {harmless(words)}", screen.width, "  ")
+    if planned.keep_on_failure_s > 0:
+        minutes = f"{planned.keep_on_failure_s / 60:g}"
+        kept = f"note: a machine whose training failed is kept for {minutes} min"
+        lines += wrap(f"{kept}, at {price(offer)}, then shut down", screen.width, "  ")
     size = short_size(planned)
     return [*lines, *wrap(size, screen.width, "  ")] if size else lines
 

@@ -224,13 +224,13 @@ class Driver:
             if self.record.closed_at is not None and isinstance(move, Open):
                 move = Close(Reason.INTERNAL, "")  # closed long ago; only its machine came back
             if isinstance(move, Close):
-                self._close(move, now)
+                self.close(move, now)
                 return None
             if move is None:
                 return min(wake, default=now + STORE_RETRY_S)
             refused = self._open(move, now)
             if refused is not None:
-                self._close(refused, now)
+                self.close(refused, now)
                 return None
 
     def _under_way(self) -> bool:
@@ -323,17 +323,11 @@ class Driver:
         runner, new = self.runner, self.record.new
         traits = runner.providers[move.offer.provider].traits
         event = ev.Opened(
-            now,
-            self.job_id,
-            move.number,
-            label_of(runner.owner8, self.job_id, move.number, runner.draw()),
-            move.offer.provider,
-            move.offer,
-            new.launch.disk_gib,
-            move.offer.billing_step_s or traits.billing_step_s,
-            traits.list_lag_s,
+            now, self.job_id, move.number, label_of(runner.owner8, self.job_id, move.number,
+            runner.draw()), move.offer.provider, move.offer, new.launch.disk_gib,
+            move.offer.billing_step_s or traits.billing_step_s, traits.list_lag_s,
             move.deadline_at,
-        )
+        )  # fmt: skip
         attempt = apply(None, event)
         admit = admission(runner.team, attempt, owner8=runner.owner8, now=now)
         try:
@@ -346,7 +340,8 @@ class Driver:
             self.commit(self.cases[-1], ev.Noted(now, f"memory ran out: now with {words}"))
         return None
 
-    def _close(self, move: Close, now: float) -> None:
+    def close(self, move: Close, now: float) -> None:
+        """Commit the job's end, and tell."""
         event = ev.JobClosed(now, move.reason, move.evidence)
         runner = self.runner
         runner.store.journal.close_job(self.lease, event, ttl_s=runner.limits.lease_s)

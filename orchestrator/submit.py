@@ -58,6 +58,7 @@ class Plan:
     listed: bool = False
     changes: tuple[Change, ...] = ()
     resume_from: Path | None = None  # a checkpoint at home to go on from
+    keep_on_failure_s: float = 0.0
 
     @property
     def best(self) -> Quote:
@@ -252,6 +253,7 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
     """Return the id of the job, written down with its key: a supervisor may now take it up."""
     from orchestrator.plan import Caps, LaunchSpec, NewJob
     from orchestrator.ssh_keys import job_key
+    from orchestrator.submit_money import reserve_usd
 
     spec = planned.spec
     job_id = store.new_job_id()
@@ -273,6 +275,8 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
             ),
             caps=Caps(
                 budget_usd=spec.limits.budget_usd,
+                reserve_usd=reserve_usd(planned.best.offer, spec.limits.budget_usd),
+                keep_on_failure_s=planned.keep_on_failure_s,
                 max_s=float(spec.limits.hours) * 3600,
                 boot_timeout_s=None if boot is None else float(boot) * 60,
                 keep_checkpoints=spec.checkpoints.kept_at_home(spec.method),

@@ -1,0 +1,77 @@
+"""The commands about this machine and the accounts rather than about one job."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from orchestrator.cli_words import Json, job_words, leave
+
+
+def add_to(app: typer.Typer) -> None:
+    """Add them, in the order of the help."""
+    for command in (sweep, doctor, providers, init, schema, rm):
+        app.command()(command)
+
+
+def sweep(
+    unknown: Annotated[
+        Literal["report", "end", "adopt"],
+        typer.Option(help="What to do with a machine of yours that no job here knows."),
+    ] = "report",
+    adopt: Annotated[
+        bool, typer.Option("--adopt", help="Put them on record again: as --unknown adopt.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Find and end machines that should not be there."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.sweep(unknown="adopt" if adopt else unknown, as_json=as_json))
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check this machine and the accounts."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.doctor(as_json=as_json))
+
+
+def providers(as_json: Json = False) -> None:
+    """List the providers and what they offer now."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.providers(as_json=as_json))
+
+
+def init(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="Where.")] = Path("job.yaml"),
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a file.")] = False,
+) -> None:
+    """Write a commented job file to start from."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.init(path, force=force))
+
+
+def schema() -> None:
+    """Print the job file's JSON schema, for editors."""
+    from orchestrator import cli_tools
+
+    leave(cli_tools.schema())
+
+
+def rm(
+    jobs: Annotated[
+        list[str], typer.Argument(metavar="JOB...", help="Which.", autocompletion=job_words)
+    ],
+) -> None:
+    """Take closed jobs off the list.
+
+    Their logs and keys go too; costs and results stay.
+    """
+    from orchestrator import cli_tools
+
+    leave(cli_tools.rm(jobs))
