@@ -20,6 +20,7 @@ from jobs.axolotl_rules import check_config
 from jobs.findings import Finding, JobFileError
 from jobs.load_axolotl import AxolotlPart, take_axolotl
 from jobs.load_draft import Draft
+from jobs.load_limits import check_limits
 from jobs.load_places import check_data, check_format, check_model, check_output
 from jobs.load_secrets import MESSAGE, REMEDY, secrets_of
 from jobs.load_words import MISSING, known_keys, unknown, words
@@ -207,6 +208,7 @@ def _contradictions(draft: Draft) -> None:
                 ("training", "max_steps"), "epochs and max_steps are both given", "Keep one of them"
             )
             del training["max_steps"]
+    check_limits(draft)
     if draft.get("method") == "full":
         for key in [key for key in training if key.startswith("lora_")]:
             draft.find(("training", key), "method is full, which trains no adapter", "Leave it out")

@@ -260,7 +260,10 @@ class Limits(BaseModel):
         24.0, gt=0, le=24 * 30, description="Longest life of one machine, in hours."
     )
     idle_minutes: Minutes = Field(
-        30.0, description="The machine is ended after so long without progress."
+        30.0, description="The run is ended after so long in which nothing at all was done."
+    )
+    stall_minutes: Minutes = Field(
+        30.0, description="The run is ended after so long without a step or a line of the log."
     )
     boot_minutes: Minutes | None = Field(
         None,

@@ -59,7 +59,8 @@ training:
 limits:
   budget_usd: 5                  # the job is shut down when this is spent
   hours: 8                       # the longest life of a machine
-  # idle_minutes: 30
+  # idle_minutes: 30             # ended when nothing was done for so long
+  # stall_minutes: 30            # or when no step and no line of the log came
   # boot_minutes: 15
 
 # checkpoints:

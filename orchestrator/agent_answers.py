@@ -34,6 +34,7 @@ def read_status(answer: Mapping[str, Any], token: str) -> AgentStatus:
         log_bytes=_count(answer.get("log_bytes")) or 0,
         metrics_bytes=_count(answer.get("metrics_bytes")) or 0,
         exit=read_exit(ended) if isinstance(ended, dict) else None,
+        sample=answer.get("sample"),
     )
 
 

@@ -83,6 +83,7 @@ class Payload:
     may_stop_early: bool = False
     stop_grace_s: float = 10.0
     self_destruct: str | None = None
+    watch: Mapping[str, float | None] | None = None  # the watchdog's limits, seconds; None: none
     progress: Callable[[str, int, int], None] | None = None  # file name, bytes done, bytes in all
     rented: Rented = NOT_RENTED
 
@@ -267,6 +268,7 @@ class Bootstrap:
             "expect_adapter": payload.expect_adapter,
             "may_stop_early": payload.may_stop_early,
             "self_destruct": payload.self_destruct,
+            "watch": None if payload.watch is None else dict(payload.watch),
         }
 
     def _surveyed(self) -> Survey:

@@ -11,6 +11,7 @@ from orchestrator.attempt import Attempt
 from orchestrator.figures import Figures
 from orchestrator.observation import Observation, Terms
 from orchestrator.site import Site
+from orchestrator.watchdog import UNWATCHED, Beside, Watch
 
 if TYPE_CHECKING:
     from orchestrator.plan import JobRecord
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
 class Case:
     """See the module. `cut` may be called from any thread, the rest belongs to the driver's."""
 
-    def __init__(self, attempt: Attempt, terms: Terms) -> None:
+    def __init__(self, attempt: Attempt, terms: Terms, watch: Watch = UNWATCHED) -> None:
         self.attempt = attempt
         self.terms = terms
         self.seen = Observation()
+        self.beside = Beside(watch)
         self.figures = Figures(gpu_count=attempt.offer.gpu_count)
         self.offsets: dict[str, int] = {}  # of pulled files, as committed
         self.call_until: float | None = None  # a call on the instance is under way: not beyond this

@@ -81,6 +81,8 @@ def compose(
     setup(state.home.root, level=settings.log_level)
     owner = owner_of(state.home, settings.owner)
     providers = make_providers(settings, state.home.root)
+    limits = limits_from(variables)
+    environments = settings.axolotl_env
     runner = Runner(
         state.store,
         providers,
@@ -88,14 +90,15 @@ def compose(
             state.store,
             state.home,
             state.clock,
-            settings.axolotl_env,
+            environments,
             tell,
             torch_check=settings.torch_check == "on",
+            watch_speed=limits.watch_speed,
         ),
         state.home,
         state.clock,
         owner,
-        limits=limits_from(variables),
+        limits=limits,
         team=TeamBudget(settings.budget_usd_per_day, settings.owner_budget_usd_per_day),
         listeners=[JobLog(), LogTimes(state), *listeners],
     )

@@ -48,6 +48,7 @@ class SiteMaker:
     axolotl_env: Path | None
     tell: Tell
     torch_check: bool = True
+    watch_speed: float = 1.0
 
     def __call__(self, order: SiteOrder) -> Site:
         """Return the site of one attempt; connects only when it is used."""
@@ -86,6 +87,7 @@ class SiteMaker:
 
     def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
         from jobs.axolotl import Layout, uploads
+        from orchestrator.watchdog import as_order, limits_of
 
         return Payload(
             job=order.job_id,
@@ -112,6 +114,7 @@ class SiteMaker:
             may_stop_early=may_stop_early(spec),
             self_destruct=order.self_destruct,
             rented=Rented(order.gpus, order.vram_gib, self.torch_check),
+            watch=as_order(limits_of(order.spec, speed=self.watch_speed)),
             progress=lambda name, done, total: self.tell(order.job_id, name, done, total),
         )
 

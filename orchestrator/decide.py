@@ -165,6 +165,8 @@ def _running(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> l
             return [(now, Record(ev.TrainerExited(now, Reason.SUCCEEDED, "no verdict")))]
         if terms.rules.agent_watch:
             return _aborted(now, Reason.AGENT_LOST, "no agent process, and no verdict of it")
+    if seen.nothing is not None and seen.site_down_since is None:
+        return _aborted(now, *seen.nothing)
     moved = _endpoint(attempt, seen, now)
     if moved:
         return moved

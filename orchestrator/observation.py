@@ -59,6 +59,7 @@ class Observation:
     saved_step: int | None = None  # of the newest checkpoint that is whole on the instance
     keep_after: float = 0.0  # no transfer of a checkpoint before that moment
     tried_step: int | None = None  # of the newest one that is not worth another try
+    nothing: tuple[Reason, str] | None = None  # the watchdog beside: the training comes to nothing
     drained: bool = False  # nothing of the log is left to pull
     collected: Collected | None = None
     farewell_done: bool = False

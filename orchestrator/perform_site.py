@@ -116,6 +116,11 @@ def _watch_agent(case: Case, status: AgentStatus, now: float) -> None:
         case.seen.dead_since = case.seen.dead_since or now
     else:
         case.seen.dead_since = None
+    case.seen.nothing = None  # taken anew with each look
+    if status.phase == "training":
+        case.seen.nothing = case.beside.look(
+            now, log_bytes=status.log_bytes, heartbeat_age_s=age_s, sample=status.sample
+        )
 
 
 def _drain(_: Drain, case: Case, hands: Hands) -> None:

@@ -49,6 +49,7 @@ class Limits:
         1_800.0  # the provider says it runs, SSH is silent: the training may be fine
     )
     agent_lost_s: float = 60.0  # 12 missed heartbeats of 5 s, or no agent process: looked at twice
+    watch_speed: float = 1.0  # the watchdog's clock, so many times faster: for rehearsals
     absence_gap_s: float = (
         5.0  # between the two reads of a proof, or the provider's list lag if longer
     )

@@ -41,6 +41,7 @@ from orchestrator.store_engine import StoreError
 from orchestrator.store_journal import Admit, LeaseLost
 from orchestrator.store_rows import Lease, Progress
 from orchestrator.team_budget import UNBOUNDED, TeamBudget, TeamBudgetReached, admission
+from orchestrator.watchdog import limits_of
 from providers.base import Instance, InstanceState, Provider
 
 log = logging.getLogger("gpujob.runner")
@@ -392,4 +393,5 @@ class Driver:
         return max(Decimal(0), budget - self.cost(self.runner.clock.now()))
 
     def _case(self, attempt: Attempt) -> Case:
-        return Case(attempt, terms_of(self.runner, self.record, attempt))
+        watch = limits_of(self.record.new.spec, speed=self.runner.limits.watch_speed)
+        return Case(attempt, terms_of(self.runner, self.record, attempt), watch)

@@ -50,6 +50,7 @@ class AgentStatus:
     log_bytes: int
     metrics_bytes: int
     exit: ExitReport | None
+    sample: object = None  # the watchdog's newest, unchecked
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,8 @@ AGENT_MODULES = (
     "logs",
     "failures",
     "metrics",
+    "watchdog",
+    "gauge",
     "weights",
     "verdict",
     "order",

@@ -163,6 +163,7 @@ def status(folder: str) -> Document:
         "heartbeat_age_s": age,
         "log_bytes": size_of(os.path.join(folder, LOG)),
         "metrics_bytes": size_of(os.path.join(folder, METRICS)),
+        "sample": beat.get("sample") if beat is not None else None,
         "exit": ended,
         "claim": claim,
     }

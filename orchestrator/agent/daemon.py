@@ -38,6 +38,7 @@ from orchestrator.agent.files import (
     size_of,
     write_heartbeat,
 )
+from orchestrator.agent.gauge import Gauge
 from orchestrator.agent.keeper import (
     LEFTOVER_GRACE_S,
     TICK_MAX_S,
@@ -58,6 +59,7 @@ from orchestrator.agent.procs import (
     steady_s,
 )
 from orchestrator.agent.verdict import Case, Stopped, judge, stamp_of, steps_of
+from orchestrator.agent.watchdog import Memory, is_end, take, verdict
 from orchestrator.agent.weights import BadWeights, Weights, check_weights
 
 HEARTBEAT_S = 5.0
@@ -110,6 +112,10 @@ class Agent:
         self.terminated_by = 0
         self.started_at = self.ended_at = time.time()
         self.sampler = GpuSampler(self.path(METRICS))
+        self.gauge = Gauge(order.folder, self.path(LOG), self.path(METRICS), self.sampler)
+        self.memory: Memory | None = None
+        self.look_at = 0.0
+        self.suspected = False  # the watchdog would end it: looked at once more, then ended
         self.oom_before = oom_kills()
         self.before = stamp_of(order.out, adapter=order.expect_adapter)
 
@@ -217,11 +223,33 @@ class Agent:
                 if self.stopped is not None:
                     self._end(self.grace_s)
                     return
+                self.stopped = self._watchdog()
+                if self.stopped is not None:
+                    self._end(self.grace_s)
+                    return
             self._beat()
             self.sampler.tick()
 
+    def _watchdog(self) -> Stopped | None:
+        """Return why the trainer comes to nothing; the verdict is taken anew before it counts."""
+        watch, now = self.order.watch, steady_s()
+        if watch is None or now < self.look_at:
+            return None
+        self.look_at = now + watch.every_s
+        self.memory = take(self.memory, self.gauge.look(os.getpid(), now), watch)
+        found = verdict(self.memory, watch)
+        if not is_end(found):
+            self.suspected = False
+            return None
+        if not self.suspected:
+            self.suspected, self.look_at = True, now + min(TICK_MAX_S, watch.every_s)
+            return None
+        return Stopped(found.reason, found.evidence)
+
     def _patience_s(self) -> float:
-        return max(0.0, min(TICK_MAX_S, self.deadline - steady_s()))
+        watch = self.order.watch
+        tick_s = TICK_MAX_S if watch is None else min(TICK_MAX_S, watch.every_s)
+        return max(0.0, min(tick_s, self.deadline - steady_s()))
 
     def _asked_to_stop(self) -> Stopped | None:
         """Return why the trainer must end now, None while it need not."""
@@ -323,6 +351,7 @@ class Agent:
                 "trainer_pid": self.trainer.pid if self.trainer else None,
                 "log_bytes": size_of(self.path(LOG)),
                 "metrics_bytes": size_of(self.path(METRICS)),
+                "sample": list(self.memory.last) if self.memory else None,
             },
         )
 

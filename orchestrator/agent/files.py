@@ -160,7 +160,7 @@ def write_heartbeat(folder: str, document: Document) -> None:
     """Replace the heartbeat atomically; on a full disk overwrite it where it stands."""
     path = os.path.join(folder, HEARTBEAT)
     data = json.dumps(document).encode()
-    data += b" " * (511 - len(data)) + b"\n"
+    data += b" " * (1023 - len(data)) + b"\n"
     part = path + ".part"
     try:
         with open(part, "wb") as file:

@@ -58,7 +58,7 @@ def read_metrics(path: str) -> MetricsFacts:
         elif kind == "log" and "loss" in event:
             logged += 1
             figures = [event["loss"], event.get("grad_norm")]
-            if all(_finite(figure) for figure in figures):
+            if all(finite(figure) for figure in figures):
                 finite_since += 1
                 zero += all(figure in (0, None) for figure in figures)
             else:
@@ -88,7 +88,7 @@ def _events(path: str) -> Iterator[Document]:
                 yield event
 
 
-def _finite(figure: object) -> bool:
+def finite(figure: object) -> bool:
     """Return whether a loss or gradient is a number; "nan" and "inf" come as strings."""
     if figure is None:
         return True
@@ -106,6 +106,8 @@ class GpuSampler:
         self.next_at = steady_s()
         self.running: subprocess.Popen[bytes] | None = None
         self.absent = False
+        self.gpus: list[dict[str, float | None]] = []  # as last told
+        self.gpus_at = 0.0
 
     def pids(self) -> list[int]:
         """Return the processes of ours that are no part of the training."""
@@ -143,6 +145,7 @@ class GpuSampler:
                 text = pipe.read(1 << 16).decode("ascii", "replace")
         gpus = [_gpu(line) for line in text.splitlines()[:64]] if status == 0 else []
         if gpus:
+            self.gpus, self.gpus_at = gpus, steady_s()
             with contextlib.suppress(OSError):
                 append_line(self.path, {"event": "gpu", "at": time.time(), "gpus": gpus})
 

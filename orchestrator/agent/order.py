@@ -6,6 +6,7 @@ import os
 from typing import NamedTuple
 
 from orchestrator.agent.files import SCHEMA, Document, read_document
+from orchestrator.agent.watchdog import EVERY_S, Watch
 
 CLOCKS_AGREE_S = 600.0  # beyond that the instance's wall clock is wrong, not late
 GRACE_S = 10.0
@@ -31,6 +32,7 @@ class Order(NamedTuple):
     may_stop_early: bool
     self_destruct: str | None
     written_at: float  # by the instance's clock
+    watch: Watch | None  # None: nobody asked for one
 
 
 def read_order(path: str) -> Order:
@@ -66,7 +68,26 @@ def read_order(path: str) -> Order:
         may_stop_early=document.get("may_stop_early") is True,
         self_destruct=line or None,
         written_at=os.stat(path).st_mtime,
+        watch=_watch(document),
     )
+
+
+def _watch(document: Document) -> Watch | None:
+    """Return the watchdog's limits, each null where it shall never fire."""
+    limits = document.get("watch")
+    if limits is None:
+        return None
+    if not isinstance(limits, dict):
+        raise BadOrder("watch is no object")
+    idle = stall = None
+    if limits.get("idle_s") is not None:
+        idle = _number(limits, "idle_s", None)
+    if limits.get("stall_s") is not None:
+        stall = _number(limits, "stall_s", None)
+    every = _number(limits, "every_s", EVERY_S)
+    if every <= 0:
+        raise BadOrder("watch.every_s is 0")
+    return Watch(idle, stall, every)
 
 
 def _strings(value: object) -> bool:

@@ -63,14 +63,14 @@ def _table_of_proc() -> dict[int, Process]:
     table = {}
     for name in os.listdir("/proc"):
         if name.isdigit():
-            fields = _stat_fields(int(name))
+            fields = stat_fields(int(name))
             if fields:
                 zombie = fields[0] in ("Z", "X")
                 table[int(name)] = Process(int(fields[1]), int(fields[2]), zombie)
     return table
 
 
-def _stat_fields(pid: int) -> list[str] | None:
+def stat_fields(pid: int) -> list[str] | None:
     """Return /proc/PID/stat from the state on: the name before it may hold spaces and brackets."""
     try:
         with open("/proc/%d/stat" % pid, "rb") as file:
@@ -96,7 +96,7 @@ def descendants(root: int, table: dict[int, Process]) -> set[int]:
 
 def identity(pid: int) -> str:
     """Return what tells this process from a later one with the same number; "" if there is none."""
-    fields = _stat_fields(pid)
+    fields = stat_fields(pid)
     if fields:
         if fields[0] in ("Z", "X"):
             return ""

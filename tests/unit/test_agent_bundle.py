@@ -78,7 +78,7 @@ def test_no_name_is_made_twice():
 def test_size():
     """The start of a job may add 200 KB to an instance; aim well below."""
     agent, plugin = len(bundle.agent_source()), len(bundle.plugin_source())
-    assert agent + plugin < 80_000
+    assert agent + plugin < 100_000
     assert len(bundle.environment_source()) < 40_000
 
 

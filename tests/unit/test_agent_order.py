@@ -132,6 +132,7 @@ def test_never_later_than_what_the_orchestrator_meant(skew, upload_s, lease_s):
         may_stop_early=False,
         self_destruct=None,
         written_at=2e9 + skew,
+        watch=None,
     )
     left = seconds_left(order, 2e9 + skew + upload_s)
     assert left <= max(0.0, lease_s - upload_s) + 1e-3

@@ -94,7 +94,7 @@ def test_the_other_unix(monkeypatch):
     """Where there is no /proc, `ps` is asked; it must say the same."""
     real = os.path.isdir
     monkeypatch.setattr(os.path, "isdir", lambda path: path != "/proc/self" and real(path))
-    monkeypatch.setattr(procs, "_stat_fields", lambda pid: None)
+    monkeypatch.setattr(procs, "stat_fields", lambda pid: None)
     if subprocess.run(["ps", "--version"], capture_output=True, check=False).returncode != 0:
         pytest.skip("there is no ps")
     table = process_table()

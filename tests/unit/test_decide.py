@@ -280,6 +280,16 @@ def test_preparing_has_an_end():
     )
 
 
+def test_what_the_watchdog_beside_sees_ends_a_running_attempt():
+    history: list[Any] = [*READY, ev.StartAsked(T0 + 6), ev.TrainerStarted(T0 + 7)]
+    calm = {"listing": listing(T0 + 95, machine()), "site_ok_at": T0 + 95}
+    nothing = (Reason.STALLED, "no step")
+    found = event(ask(history, T0 + 96, nothing=nothing, **calm))
+    assert found == ev.Aborted(T0 + 96, Reason.STALLED, "no step")
+    silent = ask(history, T0 + 96, nothing=nothing, site_down_since=T0 + 96, **calm)
+    assert not any(isinstance(action, Record) for action in silent)
+
+
 def test_running_follows():
     calm = {
         "listing": listing(T0 + 95, machine()),
