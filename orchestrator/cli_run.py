@@ -1,4 +1,4 @@
-"""Commands that drive jobs: submit, attach, cancel, supervise."""
+"""Commands that drive jobs: submit, attach, cancel. `supervise` is in cli_supervise.py."""
 
 from __future__ import annotations
 
@@ -225,7 +225,7 @@ def drive_here(
     from orchestrator.supervisor import Supervisor
 
     stream = sys.stderr if as_json else sys.stdout
-    with Signals() as signals:  # before the job is stored, so before anything can be launched
+    with Signals() as signals, parts.alarms.at_work():  # before anything can be launched
         job_id = store_job(planned, state.store, state.home, now=state.now())
         supervisor = Supervisor(parts.runner, WakeableClock(), only={job_id})
         driven = start_driving(supervisor, signals.wake)
@@ -340,40 +340,6 @@ def _wait_for_the_end(state: Opened, ids: list[str]) -> int:
             if ids:
                 signals.wait(LOOK_EVERY_S)
     return Exit.OK
-
-
-def supervise(*, until_idle: bool) -> int:
-    """Drive all open jobs until told to stop (TERM, Ctrl-C), or until none is open."""
-    from orchestrator.clock import WakeableClock
-    from orchestrator.compose import compose
-    from orchestrator.drive import start_driving
-    from orchestrator.signals import Signals
-    from orchestrator.supervisor import Supervisor
-
-    gc.enable()
-    with opened() as state, Signals() as signals:
-        try:
-            while True:
-                with daemon.single(state.home.root):
-                    parts = compose(state)
-                    supervisor = Supervisor(parts.runner, WakeableClock(), forever=not until_idle)
-                    err(f"supervising {state.home.root}")
-                    driven = start_driving(supervisor, signals.wake)
-                    while driven.thread.is_alive() and not _told_to_stop(signals):
-                        signals.wait(1.0)
-                    supervisor.detach()
-                    driven.thread.join()
-                    if driven.failure:
-                        raise driven.failure[0]
-                # Now that the lock is free, a job stored while we were leaving is ours to see.
-                if _told_to_stop(signals) or not state.store.jobs(now=state.now(), open_only=True):
-                    return Exit.OK
-        except daemon.AlreadyRunning as running:
-            raise Refused(str(running), remedy="One for each GPUJOB_HOME is enough.") from None
-
-
-def _told_to_stop(signals: object) -> bool:
-    return bool(getattr(signals, "interrupts", 0) or getattr(signals, "ended_by", None) is not None)
 
 
 def is_closed(job: JobView) -> bool:

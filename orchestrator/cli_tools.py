@@ -89,12 +89,14 @@ def sweep(*, unknown: Literal["report", "end", "adopt"], as_json: bool) -> int:
 
 def doctor(*, as_json: bool) -> int:
     """Print every check; 2 where one failed."""
-    from orchestrator.compose import make_providers
+    from orchestrator.compose import channels_of, make_providers
     from orchestrator.doctor import doctor_document, doctor_lines, failed, run_checks
     from orchestrator.settings import load_settings
 
     with looked() as state:
-        checks = run_checks(state.home, make_providers(load_settings(), state.home.root))
+        settings = load_settings()
+        providers = make_providers(settings, state.home.root)
+        checks = run_checks(state.home, providers, channels_of(settings))
         if as_json:
             from orchestrator.report_json import dumps
 

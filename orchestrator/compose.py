@@ -15,9 +15,12 @@ from orchestrator.locate import environment
 from orchestrator.settings import Settings, SettingsRefused, load_settings
 
 if TYPE_CHECKING:
+    from orchestrator.alarm import Alarmer
+    from orchestrator.alarm_send import Channels
     from orchestrator.compose_site import Tell
     from orchestrator.opened import Opened
     from orchestrator.runner import Happening, Listener, Runner
+    from orchestrator.telemetry import Calls
     from providers.base import Provider
 
 
@@ -33,6 +36,7 @@ class Parts:
     owner: str
     providers: Mapping[str, Provider]
     runner: Runner
+    alarms: Alarmer
 
 
 def _tell_nobody(_job: str, _name: str, _done: int, _total: int) -> None:
@@ -64,9 +68,14 @@ def make_providers(settings: Settings, home: Path) -> dict[str, Provider]:
 
 
 def compose(
-    state: Opened, *, listeners: Sequence[Listener] = (), tell: Tell = _tell_nobody
+    state: Opened,
+    *,
+    listeners: Sequence[Listener] = (),
+    tell: Tell = _tell_nobody,
+    calls: Calls | None = None,
 ) -> Parts:
     """Return the parts for this home; sets up logging. Raises SettingsRefused, LimitRefused."""
+    from orchestrator.alarm import Alarmer
     from orchestrator.compose_site import SiteMaker
     from orchestrator.home import owner_of
     from orchestrator.logging import setup
@@ -81,7 +90,12 @@ def compose(
     setup(state.home.root, level=settings.log_level)
     owner = owner_of(state.home, settings.owner)
     providers = make_providers(settings, state.home.root)
+    if calls is not None:
+        from orchestrator.telemetry import Counted
+
+        providers = {name: Counted(one, calls) for name, one in providers.items()}
     limits = limits_from(variables)
+    alarms = Alarmer(state.store, state.clock, channels_of(settings), limits=limits)
     environments = settings.axolotl_env
     runner = Runner(
         state.store,
@@ -100,9 +114,22 @@ def compose(
         owner,
         limits=limits,
         team=TeamBudget(settings.budget_usd_per_day, settings.owner_budget_usd_per_day),
-        listeners=[JobLog(), LogTimes(state), *listeners],
+        listeners=[JobLog(), LogTimes(state), alarms, *listeners],
     )
-    return Parts(settings, owner, providers, runner)
+    return Parts(settings, owner, providers, runner, alarms)
+
+
+def channels_of(settings: Settings) -> Channels:
+    """Return where alarms go; from here on the address and the secret are masked."""
+    from orchestrator.alarm_send import Channels
+    from orchestrator.redact import remember_secrets
+
+    webhook, secret = settings.alarm_webhook, settings.alarm_secret
+    address = webhook.get_secret_value() if webhook is not None else None
+    remember_secrets([address] if address else [])
+    return Channels(
+        settings.alarm_command, address, secret.get_secret_value() if secret is not None else None
+    )
 
 
 class JobLog:

@@ -21,6 +21,7 @@ from orchestrator.report_text import Screen, harmless, size, wrap
 from providers.errors import ProviderError
 
 if TYPE_CHECKING:
+    from orchestrator.alarm_send import Channels
     from orchestrator.home import Home
     from providers.base import Provider
 
@@ -48,7 +49,9 @@ class Check:
     unproven: str = ""
 
 
-def run_checks(home: Home, providers: Mapping[str, Provider]) -> list[Check]:
+def run_checks(
+    home: Home, providers: Mapping[str, Provider], channels: Channels | None = None
+) -> list[Check]:
     """Return all results. n calls, one list of offers for each provider."""
     checks: list[Callable[[], Check]] = [
         _python,
@@ -59,6 +62,8 @@ def run_checks(home: Home, providers: Mapping[str, Provider]) -> list[Check]:
         _gpu,
         lambda: _daemon(home.root),
     ]
+    if channels is not None:
+        checks += [lambda: _alarm(channels), _service]
     results = [_guarded(check) for check in checks]
     return results + [_provider(name, provider) for name, provider in providers.items()]
 
@@ -124,6 +129,37 @@ def _daemon(root: Path) -> Check:
     pid = daemon.running(root)
     found = f"gpujob supervise runs (process {pid})" if pid else "gpujob supervise does not run"
     return Check("daemon", Level.OK, f"{found}; it is started when a job needs it")
+
+
+def _alarm(channels: Channels) -> Check:
+    """Say who would hear; nothing is sent."""
+    if not channels.any:
+        return Check(
+            "alarm", Level.WARN, "nobody would hear an alarm: a machine that cannot be ended is "
+            "shown by gpujob ps alone",
+            "Set GPUJOB_ALARM_COMMAND or GPUJOB_ALARM_WEBHOOK.",
+        )  # fmt: skip
+    if channels.webhook and not channels.secret:
+        return Check(
+            "alarm", Level.WARN, "the webhook's messages are not signed",
+            "Set GPUJOB_ALARM_SECRET, and check X-Gpujob-Signature where they arrive.",
+        )  # fmt: skip
+    ways = [name for name in ("command", "webhook") if getattr(channels, name)]
+    return Check(
+        "alarm", Level.OK, f"sent by {' and '.join(ways)}", unproven="that a person reads it"
+    )
+
+
+def _service() -> Check:
+    from orchestrator.service import place
+
+    file = place(sys.platform, Path.home(), os.environ)
+    if not file.exists():
+        return Check(
+            "service", Level.WARN, "after a reboot nobody goes on until the next gpujob command",
+            "gpujob supervise --install",
+        )  # fmt: skip
+    return Check("service", Level.OK, str(file), unproven="that it is running")
 
 
 def _provider(name: str, provider: Provider) -> Check:

@@ -195,13 +195,14 @@ def stray_lines(strays: Iterable[Stray], now: float, screen: Screen) -> list[str
 
 
 def event_lines(events: Sequence[dict[str, Any]], now: float, screen: Screen) -> list[str]:
-    """Return the journal, one line an event: when, which attempt, what, and its fields."""
+    """Return the journal in words: when, which attempt, and what happened."""
     lines = []
     for event in events:
-        data = "  ".join(f"{k}={v}" for k, v in event["data"].items() if v not in (None, "", []))
         attempt = f"{event['attempt']}" if event["attempt"] else "-"
-        text = f"{moment(event['at_unix_s'], now)}  {attempt}  {event['event']}  {harmless(data)}"
-        lines.append(clip(text.rstrip(), screen.width))
+        lead = f"{moment(event['at_unix_s'], now)}  {attempt}  "
+        first, *rest = wrap(harmless(event["text"]), screen.width - len(lead)) or [""]
+        lines.append(lead + first)
+        lines += [" " * len(lead) + line for line in rest]
     return lines
 
 

@@ -192,14 +192,17 @@ def attempt_body(attempt: AttemptView) -> dict[str, Any]:
 def event_document(entry: Any) -> dict[str, Any]:
     """Return one entry of the journal: its fields beside what it is."""
     from orchestrator import codec
+    from orchestrator.event_words import words_of
 
-    fields = codec.encode(entry.event)
+    fields = {name: value for name, value in codec.encode(entry.event).items() if name != "at"}
+    name = type(entry.event).__name__
     return {
         "seq": entry.seq,
         "attempt": entry.attempt,
         "at_unix_s": entry.at,
-        "event": type(entry.event).__name__,
-        "data": {name: value for name, value in fields.items() if name != "at"},
+        "event": name,
+        "text": words_of(name, fields),
+        "data": fields,
     }
 
 

@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from pydantic import Field, ValidationError
+from pydantic import Field, SecretStr, ValidationError, field_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from orchestrator.locate import default_home, sqlite_url
@@ -59,6 +59,25 @@ class Settings(BaseSettings):
     log_level: Literal["debug", "info", "warning", "error"] = Field(
         "info", description="how much goes to the log file of a job"
     )
+    alarm_command: str | None = Field(
+        None, description="a shell command that is run with each alarm on its stdin"
+    )
+    alarm_webhook: SecretStr | None = Field(
+        None, description="an http or https address that each alarm is posted to"
+    )
+    alarm_secret: SecretStr | None = Field(
+        None, description="signs what is posted there (HMAC-SHA256)"
+    )
+
+    @field_validator("alarm_webhook")
+    @classmethod
+    def _an_address(cls, value: SecretStr | None) -> SecretStr | None:
+        from urllib.parse import urlsplit
+
+        parts = urlsplit("" if value is None else value.get_secret_value())
+        if value is not None and (parts.scheme not in {"http", "https"} or not parts.hostname):
+            raise ValueError("give an http or https address")
+        return value
 
     def resolved_database_url(self) -> str:
         """Return the SQLAlchemy URL in force."""

@@ -30,7 +30,7 @@ from orchestrator.store_rows import (
 from orchestrator.views import JobView
 from orchestrator.views_build import job_view
 
-SCHEMA = "0001"  # the schema these statements speak; equal to store_schema.HEAD
+SCHEMA = "0002"  # the schema these statements speak; equal to store_schema.HEAD
 BUSY_TIMEOUT_S = 30.0
 PORTION = 500  # SQLite bounds the values of one statement
 

@@ -17,7 +17,7 @@ from sqlalchemy import (
     text,
 )
 
-HEAD = "0001"  # the newest revision in migrations/versions; revisions are numbers, in order
+HEAD = "0002"  # the newest revision in migrations/versions; revisions are numbers, in order
 
 metadata = MetaData()
 
@@ -100,4 +100,19 @@ strays = Table(
     Column("first_seen_at", Float, nullable=False),
     Column("price_usd_per_hour", Text),
     Column("deadline_at", Float),
+)
+
+# What a person must hear, one row a matter: see store_alarms.py.
+alarms = Table(
+    "alarms",
+    metadata,
+    Column("key", String(128), primary_key=True),  # alarm_matters.Matter.key
+    Column("job_id", String(16), nullable=False),
+    Column("kind", String(16), nullable=False),
+    Column("at", Float, nullable=False),
+    Column("text", Text, nullable=False),
+    Column("tries", Integer, nullable=False),
+    Column("next_at", Float, nullable=False),  # not before; while it is being sent, the claim's end
+    Column("delivered_at", Float),
+    Column("error", Text),
 )
