@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator import cli_more
+from orchestrator.cli_daemon import supervise
 from orchestrator.cli_words import Job, JobFile, Json, Set, job_words, leave
 from orchestrator.data_cli import data_app
 
@@ -318,35 +319,7 @@ def cost(
     leave(cli_read.cost(by=by, form="json" if as_json else form))
 
 
-@app.command()
-def supervise(
-    until_idle: Annotated[
-        bool, typer.Option("--until-idle", help="Leave once no job is open.")
-    ] = False,
-    metrics: Annotated[
-        str | None,
-        typer.Option("--metrics", metavar="HOST:PORT", help="Serve figures for Prometheus there."),
-    ] = None,
-    install: Annotated[
-        bool, typer.Option("--install", help="Make it a service of yours, for after a reboot.")
-    ] = False,
-    uninstall: Annotated[
-        bool, typer.Option("--uninstall", help="Take that service away; jobs go on.")
-    ] = False,
-) -> None:
-    """Drive all open jobs: the daemon.
-
-    One for each GPUJOB_HOME; it is started by itself when a job needs it.
-    """
-    from orchestrator import cli_supervise
-
-    if install and uninstall:
-        raise typer.BadParameter("--install and --uninstall: give one of the two")
-    if install:
-        leave(cli_supervise.install())
-    if uninstall:
-        leave(cli_supervise.uninstall())
-    leave(cli_supervise.supervise(until_idle=until_idle, metrics=metrics))
+app.command()(supervise)
 
 
 cli_more.add_to(app)

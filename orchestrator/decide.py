@@ -189,15 +189,8 @@ def _checkpoint(attempt: Attempt, seen: Observation, terms: Terms) -> int | None
 
 def _collecting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:
     began = attempt.trainer_exited_at or now
-    if attempt.reason is not None:  # a failed training: only the log's tail is worth a wait
-        late = now >= began + terms.limits.drain_timeout_s
-        if (seen.drained or late) and now < began + terms.keep_on_failure_s:
-            return _kept(attempt, seen, now, terms, began + terms.keep_on_failure_s)
-        if seen.drained or late or seen.refused is not None or seen.cancel is not None:
-            return [(now, Record(ev.ArtifactsPushed(now)))]
-        if attempt.main is None or now >= attempt.deadline_at:
-            return [(now, Record(ev.ArtifactsPushed(now)))]
-        return [(seen.site_after, Drain())]
+    if attempt.reason is not None:
+        return _salvaging(attempt, seen, now, terms)
     if seen.collected is not None:
         home = seen.collected
         return [(now, Record(ev.ArtifactsPushed(now, home.files, str(home.folder))))]
@@ -229,6 +222,26 @@ def _kept(attempt: Attempt, seen: Observation, now: float, terms: Terms, until: 
         return [(now, Record(ev.Noted(now, said)))]
     over = (until, Record(ev.ArtifactsPushed(now)))
     return [over, *_watch(attempt, seen, terms.limits.watch_s(terms.traits))]
+
+
+def _salvaging(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:
+    """Return what a failed training is worth a wait for: the log's tail, its newest checkpoint."""
+    began = attempt.trainer_exited_at or now
+    nothing_left: list[Due] = [(now, Record(ev.ArtifactsPushed(now)))]
+    if seen.refused is not None or seen.cancel is not None or attempt.main is None:
+        return nothing_left
+    spent = terms.budget_usd is not None and seen.cost_usd >= terms.budget_usd
+    if spent or now >= attempt.deadline_at:
+        return nothing_left
+    late = now >= began + terms.limits.drain_timeout_s
+    if not seen.drained and not late:
+        return [(seen.site_after, Drain())]
+    step = _checkpoint(attempt, seen, terms)
+    silent = late and seen.site_down_since is not None
+    if step is None or silent or now >= began + terms.limits.collect_timeout_s:
+        until = began + terms.keep_on_failure_s
+        return nothing_left if now >= until else _kept(attempt, seen, now, terms, until)
+    return [(max(seen.site_after, seen.keep_after), KeepCheckpoint(step))]
 
 
 def _closed(_: Attempt, __: Observation, ___: float, ____: Terms) -> list[Due]:

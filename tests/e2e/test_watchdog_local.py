@@ -19,7 +19,7 @@ def test_a_hanging_training_ends_early_and_is_heard_of(tmp_path):
     heard = tmp_path / "heard"
     command = f'cat >> "{heard}"; echo >> "{heard}"'
     gpujob = Gpujob(tmp_path, GPUJOB_WATCH_SPEED="600", GPUJOB_ALARM_COMMAND=command)
-    job = gpujob.write_job(fail="hang", fail_at_step=5)
+    job = gpujob.write_job(fail="hang", fail_at_step=5, save_steps=2)
     try:
         done = gpujob.run("submit", str(job), "--yes", "--set", "limits.hours=2")
         assert done.code == 4, done.err
@@ -28,6 +28,7 @@ def test_a_hanging_training_ends_early_and_is_heard_of(tmp_path):
         assert status["reason"] == "STALLED"
         assert "after step 5" in status["evidence"]
         assert status["teardown"] == "gone"
+        assert status["attempts"][0]["checkpoint_step"] == 4
         kinds = [json.loads(line)["kind"] for line in heard.read_text().splitlines() if line]
         assert sorted(kinds) == ["finished", "stalled"]
         told = gpujob.run("status", "stub-job", "--events").out

@@ -14,6 +14,7 @@ from orchestrator.actions import (
     Drain,
     Find,
     Follow,
+    KeepCheckpoint,
     Launch,
     Peek,
     PrepareNext,
@@ -357,3 +358,26 @@ def test_after_a_failure_only_the_log_is_fetched_and_not_for_long():
         assert event(ask(FAILED, T0 + 91, **seen)).files == ()
     late = event(ask(FAILED, T0 + 90 + LIMITS.drain_timeout_s))
     assert fold([*FAILED, late]).reason is Reason.OUT_OF_MEMORY
+
+
+def test_a_failed_training_brings_its_newest_checkpoint_home_first():
+    saved = {"drained": True, "saved_step": 40}
+    terms = replace(TERMS, keep_checkpoints=2)
+    assert ask(FAILED, T0 + 95, terms, **saved) == [KeepCheckpoint(40)]
+    for settled in (
+        {"tried_step": 40},
+        {"saved_step": None},
+        {"cancel": Reason.CANCELLED},
+        {"refused": (Reason.DISK_FULL, "")},
+    ):
+        over = event(ask(FAILED, T0 + 95, terms, **{**saved, **settled}))
+        assert isinstance(over, ev.ArtifactsPushed)
+    late = T0 + 90 + LIMITS.drain_timeout_s
+    unreachable = event(ask(FAILED, late, terms, **saved, site_down_since=T0 + 95))
+    assert isinstance(unreachable, ev.ArtifactsPushed)
+    assert ask(FAILED, late, terms, **saved) == [KeepCheckpoint(40)]
+    end = T0 + 90 + LIMITS.collect_timeout_s
+    assert isinstance(event(ask(FAILED, end, terms, **saved)), ev.ArtifactsPushed)
+    poor = replace(terms, budget_usd=Decimal(1))
+    spent = event(ask(FAILED, T0 + 95, poor, **saved, cost_usd=Decimal(1)))
+    assert isinstance(spent, ev.ArtifactsPushed)
