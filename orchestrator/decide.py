@@ -137,22 +137,16 @@ def _preparing(attempt: Attempt, seen: Observation, now: float, terms: Terms) ->
 def _running(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:
     verdict = seen.status.exit if seen.status is not None else None
     if verdict is not None:
-        return [
-            (
-                now,
-                Record(
-                    ev.TrainerExited(
-                        now,
-                        verdict.reason,
-                        verdict.evidence,
-                        verdict.rc,
-                        verdict.last_step,
-                        verdict.max_steps,
-                        verdict.trainer_starts,
-                    )
-                ),
-            )
-        ]
+        exited = ev.TrainerExited(
+            now,
+            verdict.reason,
+            verdict.evidence,
+            verdict.rc,
+            verdict.last_step,
+            verdict.max_steps,
+            verdict.trainer_starts,
+        )
+        return [(now, Record(exited))]
     common = _machine_in_use(attempt, seen, now, terms)
     if common:
         return common
