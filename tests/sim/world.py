@@ -82,6 +82,9 @@ class SimHome:
     def log_path(self, job_id: str, attempt: int, name: str = "train.log") -> Path:
         return Path("/nonexistent") / job_id / name
 
+    def checkpoints(self, job_id: str) -> Path:
+        return Path("/nonexistent") / job_id / "checkpoints"
+
 
 class Actor:
     """What the world runs: has `next_at` and `step()`; see process.py."""

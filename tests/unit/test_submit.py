@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import random
@@ -235,7 +236,8 @@ def test_a_fault_of_the_screen_does_not_leave_the_job_without_a_driver(
     home = open_home(tmp_path / "home")
     store = Store.open(home.database_url)
     state: Any = SimpleNamespace(home=home, store=store, now=lambda: 1_700_000_000.0)
-    parts: Any = SimpleNamespace(runner=None)
+    alarms = SimpleNamespace(at_work=contextlib.nullcontext)
+    parts: Any = SimpleNamespace(runner=None, alarms=alarms)
     planned = submit.plan(loaded(), {"fake": fake})
     transfers = cli_run.Transfers()
     with pytest.raises(ZeroDivisionError):
