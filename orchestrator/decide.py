@@ -221,20 +221,22 @@ def _kept(attempt: Attempt, seen: Observation, now: float, terms: Terms, until: 
 def _salvaging(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:
     """Return what a failed training is worth a wait for: the log's tail, its newest checkpoint."""
     began = attempt.trainer_exited_at or now
-    nothing_left: list[Due] = [(now, Record(ev.ArtifactsPushed(now)))]
+    late = now >= began + terms.limits.drain_timeout_s
+    until = began + terms.keep_on_failure_s
+    over: list[Due] = [(now, Record(ev.ArtifactsPushed(now)))]
+    if now < until and (seen.drained or late):
+        over = _kept(attempt, seen, now, terms, until)
     if seen.refused is not None or seen.cancel is not None or attempt.main is None:
-        return nothing_left
+        return over
     spent = terms.budget_usd is not None and seen.cost_usd >= terms.budget_usd
     if spent or now >= attempt.deadline_at:
-        return nothing_left
-    late = now >= began + terms.limits.drain_timeout_s
+        return over
     if not seen.drained and not late:
         return [(seen.site_after, Drain())]
     step = _checkpoint(attempt, seen, terms)
     silent = late and seen.site_down_since is not None
     if step is None or silent or now >= began + terms.limits.collect_timeout_s:
-        until = began + terms.keep_on_failure_s
-        return nothing_left if now >= until else _kept(attempt, seen, now, terms, until)
+        return over
     return [(max(seen.site_after, seen.keep_after), KeepCheckpoint(step))]
 
 

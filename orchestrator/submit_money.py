@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from orchestrator.submit import Plan
 
 # What a job needs before it has anything to show, on a machine that has to boot: estimates, not
-# measured on a rented GPU. On `local`, where nothing boots, a small model is in training after 40 s.
+# measured on a rented GPU. On `local`, where nothing boots, a small model trains after 40 s.
 BOOT_S = 120.0
 PREPARE_S = 120.0
 TRAIN_S = 60.0

@@ -58,7 +58,7 @@ def test_a_bad_setting_of_an_adapter_is_named(
 
 
 def test_an_unknown_name_is_refused_with_those_there_are(tmp_path: Path) -> None:
-    with pytest.raises(ValueError, match=r"no provider 'aws'; there are: local, fake"):
+    with pytest.raises(ValueError, match=r"no provider 'aws'; there are: local, ssh, fake, runpod"):
         create("aws", Settings(home=tmp_path, _env_file=None), VirtualClock())
 
 
