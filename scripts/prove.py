@@ -68,10 +68,13 @@ def bug_chunks() -> Iterator[Chunk]:
     yield Chunk("all bugs", (PY, "-m", "tests.sim", "--bugs", "--seeds", "40", "--json"))
 
 
-def pytest_chunks(path: str, size: int = 4) -> Iterator[Chunk]:
-    """Yield the tests of a file, those of the gate and those marked `prove`, a few at a time."""
+def pytest_chunks(path: str, size: int = 4, *, marked: str = "") -> Iterator[Chunk]:
+    """Yield the tests of a file or folder, a few at a time.
+
+    marked: pytest's -m; without it those of the gate and those marked `prove`.
+    """
     done = subprocess.run(
-        [PY, "-m", "pytest", path, "--collect-only", "-q", "-m", "", "-p", "no:randomly"],
+        [PY, "-m", "pytest", path, "--collect-only", "-q", "-m", marked, "-p", "no:randomly"],
         cwd=ROOT, capture_output=True, text=True, check=False,
     )  # fmt: skip
     ids = [line for line in done.stdout.splitlines() if "::" in line]
@@ -79,8 +82,26 @@ def pytest_chunks(path: str, size: int = 4) -> Iterator[Chunk]:
         raise SystemExit(f"no test found in {path}:\n{done.stdout}{done.stderr}")
     for start in range(0, len(ids), size):
         some = ids[start : start + size]
-        argv = (PY, "-m", "pytest", "-q", "-m", "", "-p", "no:randomly", *some)
+        argv = (PY, "-m", "pytest", "-q", "-m", marked, "-p", "no:randomly", *some)
         yield Chunk(f"{path} {start + 1}-{start + len(some)}", argv)
+
+
+def slow_chunks() -> Iterator[Chunk]:
+    """Yield the tests that the gate leaves out, but for the kill points."""
+    for chunk in pytest_chunks("tests", marked="prove"):
+        argv = tuple(word for word in chunk.argv if "test_kill_points" not in word)
+        if any("::" in word for word in argv):
+            yield Chunk(chunk.name, argv)
+
+
+def axolotl_env() -> str:
+    """Return the folder of Axolotl's environment, built if need be: some tests train for real."""
+    given = os.environ.get("GPUJOB_TEST_AXOLOTL_ENV")
+    if given:
+        return given
+    build = [PY, "-m", "tests.support.axolotl_environment"]
+    done = subprocess.run(build, cwd=ROOT, stdout=subprocess.PIPE, text=True, check=True)
+    return done.stdout.strip().splitlines()[-1]
 
 
 def rounds_chunks(rounds: int = 50, portion: int = 5) -> Iterator[Chunk]:
@@ -106,6 +127,9 @@ CAMPAIGNS: dict[str, Campaign] = {
     "kills": Campaign(
         "Killed at any point, the next command or the deadline ends the machine.",
         lambda: pytest_chunks("tests/e2e/test_kill_points.py"),
+    ),
+    "slow": Campaign(
+        "What the gate leaves out for time: real trainings, faults, resumes, pushes.", slow_chunks
     ),
     "team-budget": Campaign(
         "Twenty processes that submit at once cannot pass the team's budget.", rounds_chunks
@@ -252,6 +276,8 @@ def main() -> int:
             print(f"{name}: {len(remembered(name, commit))} chunks done at {commit}; "
                   f"{CAMPAIGNS[name].claim}")  # fmt: skip
         return 0
+    if {"kills", "slow"} & set(names):
+        os.environ["GPUJOB_TEST_AXOLOTL_ENV"] = axolotl_env()
     until = time.monotonic() + options.minutes * 60
     held = [run(name, commit, until) for name in names]
     if False in held:

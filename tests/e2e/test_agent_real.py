@@ -150,6 +150,7 @@ BAD: dict[str, dict[str, Any]] = {
 }
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("reason", BAD)
 def test_bad_jobs(attempt, reason):
     job = attempt(**BAD[reason])
@@ -159,6 +160,7 @@ def test_bad_jobs(attempt, reason):
     assert gone(job) == []
 
 
+@pytest.mark.prove
 @pytest.mark.parametrize("how", ["deadline", "stop", "kill the agent", "kill the trainer"])
 def test_ended_in_mid_training(attempt, how):
     job = attempt(max_steps=100_000, eval_steps=1000, save_steps=1000)

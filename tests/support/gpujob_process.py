@@ -59,7 +59,8 @@ class Gpujob:
         self.stub = folder / "stub"
         self.out = folder / "out"
         self.environ = {
-            **{k: v for k, v in os.environ.items() if not k.startswith("GPUJOB_")},
+            # COLUMNS: parallel test workers set it, and lines would break at 80.
+            **{k: v for k, v in os.environ.items() if k != "COLUMNS" and k[:7] != "GPUJOB_"},
             "GPUJOB_HOME": str(self.home),
             "GPUJOB_AXOLOTL_ENV": str(self.stub),
             "GPUJOB_ABSENCE_GAP_S": "0.3",
