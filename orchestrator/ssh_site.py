@@ -131,14 +131,13 @@ class SshSite:
 
     def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
         """Bring a checkpoint home, KEEP_S of it at a time. See `Site.keep_checkpoint`."""
-        clock = self._bootstrap.clock
-        until = clock.monotonic() + KEEP_S
+        enough = checkpoint.pace(self._bootstrap.clock, KEEP_S)
         remote = f"{self._folder}/out/checkpoint-{step}"
         with self._connected() as shell:
             try:
                 size = checkpoint.bring(
                     shell, remote, folder, step, self._checkpoint_manifest(shell, step),
-                    adapter=self._result.adapter, enough=lambda: clock.monotonic() >= until,
+                    adapter=self._result.adapter, enough=enough,
                 )  # fmt: skip
             except checkpoint.NotYetWhole:
                 return None

@@ -18,6 +18,7 @@ from typing import Any
 from orchestrator.agent.weights import BadWeights, check_weights
 from orchestrator.artifacts.collect import SPARE_BYTES, fetch, sync
 from orchestrator.artifacts.manifest import ArtifactsRefused, Choice, choose_checkpoint
+from orchestrator.clock import Clock
 from orchestrator.remote import Shell
 
 MANIFEST = "gpujob-manifest.json"
@@ -67,6 +68,23 @@ def bring(
         raise ArtifactsRefused(f"checkpoint {step} holds NaN or infinite values")
     _publish(part, folder / f"checkpoint-{step}", step, choice)
     return choice.total_bytes
+
+
+def pace(clock: Clock, at_least_s: float) -> Callable[[], bool]:
+    """Return an `enough` for one call of `bring`: asked whenever bytes moved.
+
+    What is there already is hashed anew before a byte moves. As much time as that took is given to
+    moving, so that a large checkpoint comes home however little of it fits into `at_least_s`.
+    """
+    began = clock.monotonic()
+    first: list[float] = []
+
+    def enough() -> bool:
+        now = clock.monotonic()
+        first[:] = first or [now]
+        return now - first[0] >= max(at_least_s, first[0] - began)
+
+    return enough
 
 
 def newest(folder: Path) -> Path | None:

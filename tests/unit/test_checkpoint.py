@@ -18,6 +18,7 @@ from orchestrator.artifacts.manifest import (
     choose_checkpoint,
 )
 from orchestrator.remote import Shell
+from tests.support.clocks import VirtualClock
 from tests.support.local_shell import LocalShell
 
 
@@ -89,6 +90,24 @@ def test_a_call_that_had_enough_is_gone_on_from(tmp_path: Path) -> None:
     assert checkpoint.newest(tmp_path / "home") is None
     bring(tmp_path, 10, manifest)
     assert checkpoint.newest(tmp_path / "home") is not None
+
+
+def test_moving_gets_as_much_time_as_the_hashing_before_it() -> None:
+    clock = VirtualClock()
+    quick = checkpoint.pace(clock, 5.0)
+    assert not quick(), "the first bytes always move"
+    clock.sleep(4.9)
+    assert not quick()
+    clock.sleep(0.2)
+    assert quick()
+
+    large = checkpoint.pace(clock, 5.0)
+    clock.sleep(20.0)  # what lies here already is hashed
+    assert not large()
+    clock.sleep(19.0)
+    assert not large()
+    clock.sleep(1.5)
+    assert large()
 
 
 @pytest.mark.parametrize("harm", ["cut", "changed", "gone", "no manifest", "symlink"])
