@@ -14,6 +14,8 @@ from orchestrator.opened import err, looked, opened, out
 from orchestrator.report_text import screen_of
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from jobs.load import LoadedJob
     from orchestrator.compose import Parts
     from orchestrator.data_gate import Gated
@@ -39,12 +41,10 @@ def submit(
     from orchestrator import submit as room
     from orchestrator import submit_money
     from orchestrator.measured import read
-    from orchestrator.push_check import check_places
 
     gc.enable()  # the door switched it off for short commands
     loaded = room.read_job(job_file, changes)
     with opened() as state:
-        from orchestrator.by_hand import look
         from orchestrator.compose import compose
 
         transfers = Transfers()
@@ -56,22 +56,10 @@ def submit(
             fresh = room.with_data(fresh, gated, pii_reviewed=pii_reviewed)
             return submit_money.preflight(fresh, parts.providers)
 
-        planned = replace(quote(), keep_on_failure_s=keep_s)
-        by_hand = look(planned, parts.providers, _ask if sys.stdin.isatty() else None)
-        planned = replace(planned, notes=(*planned.notes, *by_hand))
-        note = room.environment_note(
-            planned.best.offer, state.home.root, parts.settings.axolotl_env
-        )
-        if note is not None:
-            planned = replace(planned, notes=(*planned.notes, note))
+        planned = _looked_at(replace(quote(), keep_on_failure_s=keep_s), state, parts)
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
-        notes = check_places(
-            planned.spec.pushes, planned.spec.name, parts.runner.limits.push_check_s
-        )
-        planned = replace(planned, notes=(*planned.notes, *notes))
-        if agree(planned, state, yes=yes, as_json=as_json):
-            planned = submit_money.as_agreed(planned, quote())
+        planned = _agreed(planned, quote, state, parts, yes=yes, as_json=as_json)
         if detach:
             return _detached(planned, state, as_json=as_json)
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
@@ -80,6 +68,7 @@ def submit(
 def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json: bool) -> int:
     """Open a job that goes on from a closed one's newest whole checkpoint; returns its code."""
     from orchestrator import submit as room
+    from orchestrator import submit_money
     from orchestrator.artifacts import checkpoint
     from orchestrator.measured import read
     from orchestrator.states import Reason
@@ -97,19 +86,62 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
                 f"#{job_id} finished its training; a finished job is never trained again",
                 remedy="Submit the job file anew to train once more.",
             )
-        planned = room.plan(room.resumed(record, gpu_types), parts.providers, read(state.home.root))
-        planned = room.where_it_may_go(planned, record)
+        loaded = room.resumed(record, gpu_types)
+
+        def quote() -> Plan:
+            fresh = room.plan(loaded, parts.providers, read(state.home.root))
+            return submit_money.preflight(room.where_it_may_go(fresh, record), parts.providers)
+
         found = checkpoint.newest(state.home.checkpoints(job_id))
         said = (
             "no checkpoint of it is at home: it begins anew"
             if found is None
             else f"goes on from step {checkpoint.step_of(found)} of #{job_id}"
         )
-        planned = replace(planned, resume_from=found, notes=(*planned.notes, said))
-        agree(planned, state, yes=yes, as_json=as_json)
+        planned = _looked_at(_noted(replace(quote(), resume_from=found), said), state, parts)
+        planned = _agreed(planned, quote, state, parts, yes=yes, as_json=as_json)
         if detach:
             return _detached(planned, state, as_json=as_json)
         return _in_foreground(planned, state, parts, transfers, as_json=as_json)
+
+
+def _looked_at(planned: Plan, state: Opened, parts: Parts) -> Plan:
+    """Return the plan with a word on its machine; raises Refused where that one will not do."""
+    from orchestrator.by_hand import look
+    from orchestrator.submit import environment_note
+
+    by_hand = look(planned, parts.providers, _ask if sys.stdin.isatty() else None)
+    note = environment_note(planned.best.offer, state.home.root, parts.settings.axolotl_env)
+    return _noted(planned, *by_hand, *([] if note is None else [note]))
+
+
+def _agreed(
+    planned: Plan,
+    quote: Callable[[], Plan],
+    state: Opened,
+    parts: Parts,
+    *,
+    yes: bool,
+    as_json: bool,
+) -> Plan:
+    """Return the plan as it is to be run: its places tried, the person asked, the price of now.
+
+    quote: asks for the offers anew. Raises Refused.
+    """
+    from orchestrator.push_check import check_places
+    from orchestrator.submit_money import as_agreed
+
+    spec = planned.spec
+    planned = _noted(
+        planned, *check_places(spec.pushes, spec.name, parts.runner.limits.push_check_s)
+    )
+    if agree(planned, state, yes=yes, as_json=as_json):
+        planned = as_agreed(planned, quote())
+    return planned
+
+
+def _noted(planned: Plan, *notes: str) -> Plan:
+    return replace(planned, notes=(*planned.notes, *notes))
 
 
 def through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
@@ -308,7 +340,6 @@ def cancel(words: list[str], *, all_jobs: bool, detach: bool) -> int:
             ids += end_all_unknown(state)
         if not ids:
             out(["no job is open."])
-        if not ids:
             return Exit.OK
         daemon.see_that_jobs_are_driven(state)
         return Exit.OK if detach else _wait_for_the_end(state, list(dict.fromkeys(ids)))
