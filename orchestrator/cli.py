@@ -11,7 +11,6 @@ from typing import Annotated, Literal
 import typer
 
 from orchestrator import cli_more
-from orchestrator.cli_daemon import supervise
 from orchestrator.cli_words import Job, JobFile, Json, Set, job_words, leave
 from orchestrator.data_cli import data_app
 
@@ -317,9 +316,6 @@ def cost(
     from orchestrator import cli_read
 
     leave(cli_read.cost(by=by, form="json" if as_json else form))
-
-
-app.command()(supervise)
 
 
 cli_more.add_to(app)

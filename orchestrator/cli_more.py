@@ -12,8 +12,38 @@ from orchestrator.cli_words import Json, job_words, leave
 
 def add_to(app: typer.Typer) -> None:
     """Add them, in the order of the help."""
-    for command in (sweep, doctor, providers, init, schema, rm):
+    for command in (supervise, sweep, doctor, providers, init, schema, rm):
         app.command()(command)
+
+
+def supervise(
+    until_idle: Annotated[
+        bool, typer.Option("--until-idle", help="Leave once no job is open.")
+    ] = False,
+    metrics: Annotated[
+        str | None,
+        typer.Option("--metrics", metavar="HOST:PORT", help="Serve figures for Prometheus there."),
+    ] = None,
+    install: Annotated[
+        bool, typer.Option("--install", help="Make it a service of yours, for after a reboot.")
+    ] = False,
+    uninstall: Annotated[
+        bool, typer.Option("--uninstall", help="Take that service away; jobs go on.")
+    ] = False,
+) -> None:
+    """Drive all open jobs: the daemon.
+
+    One for each GPUJOB_HOME; it is started by itself when a job needs it.
+    """
+    from orchestrator import cli_supervise
+
+    if install and uninstall:
+        raise typer.BadParameter("--install and --uninstall: give one of the two")
+    if install:
+        leave(cli_supervise.install())
+    if uninstall:
+        leave(cli_supervise.uninstall())
+    leave(cli_supervise.supervise(until_idle=until_idle, metrics=metrics))
 
 
 def sweep(

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from tests.support.gpujob_process import Gpujob
 
 pytestmark = pytest.mark.e2e
-
-
-@pytest.fixture
-def gpujob(tmp_path: Path) -> Iterator[Gpujob]:
-    made = Gpujob(tmp_path, GPUJOB_LOCAL_PRICE_USD_PER_HOUR="3.60")
-    yield made
-    made.end_all()
 
 
 def test_sweep_adopts_and_the_panic_button_ends_it(gpujob: Gpujob) -> None:

@@ -20,13 +20,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def gpujob(tmp_path):
-    tool = Gpujob(tmp_path, GPUJOB_LOCAL_PRICE_USD_PER_HOUR="3.6")
-    yield tool
-    tool.end_all()
-
-
 def _gone(tool: Gpujob) -> bool:
     until = time.monotonic() + 20
     while tool.processes() and time.monotonic() < until:

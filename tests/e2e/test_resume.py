@@ -18,13 +18,6 @@ pytestmark = [
 ]
 
 
-@pytest.fixture
-def gpujob(tmp_path):
-    tool = Gpujob(tmp_path, GPUJOB_LOCAL_PRICE_USD_PER_HOUR="3.6")
-    yield tool
-    tool.end_all()
-
-
 def lose_the_machine(tool: Gpujob) -> None:
     """Kill the instance with all that runs on it, as a host fault does."""
     marked = local_tree.marked(str(tool.home.resolve() / "instances"))
