@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from jobs.memory_levers import levers
 from orchestrator.managed import Managed, managed
 from orchestrator.report import still_billing_lines
 from orchestrator.report_json import document
+from orchestrator.report_limits import limit_document, limit_words
 from orchestrator.report_size import (
     change_bodies,
     footprint_body,
@@ -29,10 +30,6 @@ from orchestrator.views import JobView
 from providers.base import BY_HAND, Offer, Tier
 from providers.catalogue import span
 
-if TYPE_CHECKING:
-    from jobs.spec import JobSpec
-    from orchestrator.watchdog import Watch
-
 SHOWN_QUOTES = 8
 INCLUDED = (
     "Hours and cost include boot, environment, model download, evaluation and push; storage where "
@@ -49,7 +46,7 @@ def offer_lines(planned: Plan, screen: Screen) -> list[str]:
     lines = wrap("   ".join(parts), screen.width)
     for said in planned.data_lines:
         lines += wrap(harmless(said), screen.width, "  ")
-    lines += wrap(f"ends early when {limit_words(spec)}", screen.width, "  ")
+    lines += wrap(f"ends early when {limit_words(planned)}", screen.width, "  ")
     for note in planned.notes:
         lines += wrap(f"note: {note}", screen.width, "  ")
     for name, words in planned.unreachable.items():
@@ -60,20 +57,6 @@ def offer_lines(planned: Plan, screen: Screen) -> list[str]:
         lines += wrap(f"{kept}, at {price(offer)}, then shut down", screen.width, "  ")
     size = short_size(planned)
     return [*lines, *wrap(size, screen.width, "  ")] if size else lines
-
-
-def limit_words(spec: JobSpec) -> str:
-    """Return the limits in force: "idle 30 min, stalled 30 min, loss diverged, ..."."""
-    from orchestrator.watchdog import words
-
-    return words(_watch(spec), hours=spec.limits.hours)
-
-
-def _watch(spec: JobSpec) -> Watch:
-    from orchestrator.watchdog import limits_of
-
-    names = ("hours", "idle_minutes", "stall_minutes")
-    return limits_of({"limits": {name: getattr(spec.limits, name, None) for name in names}})
 
 
 def question(planned: Plan) -> str:
@@ -195,6 +178,7 @@ def plan_lines(planned: Plan, screen: Screen) -> list[str]:
         lines += wrap(f"note: {harmless(note)}", screen.width, "  ")
     for name, words in planned.unreachable.items():
         lines += wrap(f"{name} did not answer: {harmless(words)}", screen.width, "  ")
+    lines += wrap(f"ends early when {limit_words(planned)}", screen.width, "  ")
     lines += size_lines(planned, screen)
     if not planned.matching.quotes:
         lines += ["", screen.accent("no offer fits this job.")]
@@ -215,23 +199,13 @@ def plan_document(
         name=spec.name,
         budget_usd=None if spec.limits.budget_usd is None else exact_money(spec.limits.budget_usd),
         at_most_usd=None if first is None else exact_money(at_most_usd(spec, first)),
-        limits=limit_document(spec),
+        limits=limit_document(planned),
         notes=list(planned.notes),
         data=dict(planned.data) or None,
         unreachable=dict(planned.unreachable),
         **size_body(planned, exact_gib),
         axolotl_yaml=axolotl_yaml,
     )
-
-
-def limit_document(spec: JobSpec) -> dict[str, Any]:
-    """Return the limits in force in minutes; null: the end of `hours` comes first."""
-    watch = _watch(spec)
-    return {
-        "idle_minutes": None if watch.idle_s is None else watch.idle_s / 60,
-        "stall_minutes": None if watch.stall_s is None else watch.stall_s / 60,
-        "hours": spec.limits.hours,
-    }
 
 
 def size_body(planned: Plan, exact_gib: float | None = None) -> dict[str, Any]:

@@ -59,6 +59,7 @@ class Plan:
     changes: tuple[Change, ...] = ()
     resume_from: Path | None = None  # a checkpoint at home to go on from
     keep_on_failure_s: float = 0.0
+    boot_s: float | None = None  # the best offer's provider waits so long for a first login
 
     @property
     def best(self) -> Quote:
@@ -132,7 +133,11 @@ def look(
     if need.unsized:
         notes = (*notes, f"memory not checked: {need.unsized}")
     changes = () if matching.quotes else changes_that_fit(need.requirement, offers)
-    return Plan(spec, matching, unreachable, notes, need=need, listed=listed, changes=changes)
+    best = providers.get(matching.quotes[0].offer.provider) if matching.quotes else None
+    return Plan(
+        spec, matching, unreachable, notes, need=need, listed=listed, changes=changes,
+        boot_s=None if best is None else best.traits.boot_timeout_s,
+    )  # fmt: skip
 
 
 def ask(

@@ -14,6 +14,7 @@ import pytest
 
 from jobs.architectures import find
 from jobs.sizing import Tokens
+from jobs.spec import Limits
 from jobs.workload import Workload
 from orchestrator.cli_probe import Probed, probed_body
 from orchestrator.doctor import Check, Level, doctor_document
@@ -60,7 +61,7 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
     billing = replace(quick.job(ids["billing"], now=NOW), pushes=(place,))
     status = status_document(billing, NOW)
     status["events"] = [event_document(entry) for entry in quick.events(billing.id)]
-    limits = SimpleNamespace(budget_usd=Decimal(8), hours=24.0)
+    limits = Limits(budget_usd=Decimal(8))
     spec: Any = SimpleNamespace(name="x", limits=limits)
     tokens = Tokens(1_000_000, 10, 900_000, 100, "counted")
     sized = Sized(Workload(find("Llama-3.1-8B"), micro_batch_size=2), tokens)
