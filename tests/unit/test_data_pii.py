@@ -28,7 +28,14 @@ def labelled(name):
     return [json.loads(line) for line in (CASES / name).read_text(encoding="utf-8").splitlines()]
 
 
-ALL = ["labelled.jsonl", "blind.jsonl", "fresh1.jsonl", "fresh2.jsonl", "fresh3.jsonl"]
+ALL = [
+    "labelled.jsonl",
+    "blind.jsonl",
+    "fresh1.jsonl",
+    "fresh2.jsonl",
+    "fresh3.jsonl",
+    "fresh4.jsonl",
+]
 
 
 @pytest.mark.parametrize("name", ALL)
@@ -37,6 +44,23 @@ def test_bars(name):
     assert result["structured"]["precision"] >= 0.95, notes
     assert result["structured"]["recall"] >= 0.95, notes
     assert result["structured"]["n"] >= 50
+
+
+SENDERS = [
+    ("From: Priyanka Deshmukh <p.deshmukh@lumen-labs.io>", "Priyanka Deshmukh"),
+    ("Kimden: Ülkü Şahbaz <ulku@ornek.com.tr>", "Ülkü Şahbaz"),
+    ("İlknur Hanım'a selam söyleyin", "İlknur"),
+]
+
+
+@pytest.mark.parametrize(("text", "name"), SENDERS)
+def test_names_in_a_mails_head_and_before_an_inflected_honorific(text, name):
+    found = [text[s.start : s.end] for s in scan(text, SETTINGS) if s.type == "NAME"]
+    assert found == [name]
+
+
+def test_a_head_without_an_address_announces_no_name():
+    assert scan("From: Grand Bazaar to Taksim Square, <b>ten minutes</b>", SETTINGS) == []
 
 
 def test_a_scorer_that_finds_nothing_fails():

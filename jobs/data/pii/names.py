@@ -60,6 +60,11 @@ _WEAK_OPENERS = (
     "dear",
     "ship to",
 )  # need two capitalised words
+#: Who wrote it, as a mail's head says: a name right before an address in brackets.
+_SENDER = re.compile(
+    r"(?<!\w)(?:from|to|cc|reply-to|kimden|kime|bilgi|من|إلى):\s+(?=[^\n<>]{2,60}<[^<>\s]+@[^<>\s]+>)",
+    re.IGNORECASE,
+)
 _LOWER_OPENERS = ("my name is", "my name's")  # people write their own name without capitals
 _NOT_NAMES = frozenset(
     _split(
@@ -149,10 +154,11 @@ _tells = _Telling().__getitem__
 
 def find(text: str) -> Iterator[Span]:
     """Yield names of persons in a text in normal form."""
-    if not any(map(_tells, text.split())):
+    sender = "<" in text and "@" in text
+    if not sender and not any(map(_tells, text.split())):
         return
     tokens = [(m[0], m.start(), m.end()) for m in _WORD.finditer(text)]
-    keys = [key(token[0]) for token in tokens]
+    keys = [_bare_honorific(key(token[0])) for token in tokens]
     taken = -1
     for start, end, rule in sorted(_latin(text, tokens, keys) + _arabic(text, tokens, keys)):
         if start > taken:
@@ -163,10 +169,20 @@ def find(text: str) -> Iterator[Span]:
 _Token = tuple[str, int, int]
 
 
+def _bare_honorific(word: str) -> str:
+    """Return "hanim" for "hanim'a": Turkish parts its endings from names with an apostrophe."""
+    stem = word.replace("\u2019", "'").partition("'")[0]
+    return stem if stem in _HONORIFICS else word
+
+
 def _latin(text: str, tokens: list[_Token], keys: list[str]) -> list[tuple[int, int, str]]:
     found = []
     first = first_names()
     at = {token[1]: i for i, token in enumerate(tokens)}
+    for head in _SENDER.finditer(text) if "@" in text else ():
+        run = _run(text, tokens, keys, at[head.end()]) if head.end() in at else []
+        if len(run) > 1:
+            found.append((tokens[run[0]][1], tokens[run[-1]][2], "sender"))
     for opener in _OPENERS.finditer(text):
         i = at.get(opener.end())
         if i is None:
