@@ -1,4 +1,4 @@
-"""One simulator a module, calm again before each test."""
+"""One simulator a module, as new before each test: tests run in any order."""
 
 from __future__ import annotations
 
@@ -19,10 +19,8 @@ def shared_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cloud]:
 
 @pytest.fixture
 def sim(shared_cloud: Cloud) -> Cloud:
-    """A simulator without armed faults and without living pods."""
-    shared_cloud.calm()
-    for pod in shared_cloud.pods():
-        shared_cloud.call("DELETE", f"/v2/pods/{pod['id']}")
+    """A simulator as if just started; what a former test set or made is gone."""
+    shared_cloud.renew()
     return shared_cloud
 
 

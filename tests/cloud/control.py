@@ -3,7 +3,8 @@
 GET /_sim/state; GET /_sim/log?event=...; POST /_sim/faults {"name", "times", "skip", ...};
 DELETE /_sim/faults; POST /_sim/pods/<id or *>/<run_ fault> {options}; POST /_sim/pods
 {a create request} for a pod of somebody else; POST /_sim/clock {"jump_s", "speed"};
-POST /_sim/settings {...}; POST /_sim/quit.
+POST /_sim/settings {...}; POST /_sim/renew: no pod, no fault, the first settings;
+POST /_sim/quit.
 """
 
 from __future__ import annotations
@@ -59,6 +60,8 @@ def act(world: World, request: Request, quit_now: Callable[[], None]) -> Any:
             world.clock.change(**given)
         case "POST", ["settings"]:
             world.settings.change(given)
+        case "POST", ["renew"]:
+            world.renew()
         case "POST", ["quit"]:
             quit_now()
         case _:

@@ -24,6 +24,7 @@ class Quota:
         self._world = world
         self._lock = threading.Lock()
         self._times: dict[str | None, deque[float]] = {}
+        world.at_renewal.append(self._times.clear)
 
     def limited(self, request: Request) -> Answer | None:
         """Return the 429 if this request is one too many, else count it."""

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import random
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
@@ -76,6 +78,8 @@ class World:
         self, settings: Settings, folder: Path, clock: SimClock, log: StateLog, seed: int
     ) -> None:
         self.settings = settings
+        self._first_settings = copy.deepcopy(settings)
+        self.at_renewal: list[Callable[[], None]] = []  # what others forget with the world
         self.clock = clock
         self.log = log
         self.lock = threading.RLock()
@@ -87,6 +91,19 @@ class World:
         self.down_until = 0.0
         self.ssh_keys: list[str] = []
         self.lives = Lives(self, folder)
+
+    def renew(self) -> None:
+        """Begin anew: no pod, no fault, the settings of the start; only time goes on."""
+        for pod in self.living():
+            self.lives.end(pod, "renewal")
+        self.switches.clear()
+        with self.lock:
+            self.settings = copy.deepcopy(self._first_settings)
+            self.pods.clear()
+            self.lost, self.down_until = Decimal(0), 0.0
+            self.ssh_keys.clear()
+            for forget in self.at_renewal:
+                forget()
 
     # ---------------------------------------------------------------- reading
     def name(self, length: int, alphabet: str = ALPHABET) -> str:

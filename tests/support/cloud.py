@@ -44,6 +44,10 @@ class Cloud:
         """Disarm everything."""
         self.control("DELETE", "faults")
 
+    def renew(self) -> None:
+        """Begin anew, as if just started; only the clock and the log go on."""
+        self.control("POST", "renew")
+
     def hurt(self, pod_id: str, name: str, **options: Any) -> None:
         """Let a `run_` fault befall a pod (`*`: every one), now."""
         self.control("POST", f"pods/{pod_id}/{name}", options)

@@ -10,6 +10,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
 from urllib.parse import quote
@@ -101,13 +102,13 @@ class Sampler:
     def running(self) -> Iterator[Sampler]:
         """Sample in a thread while the block runs."""
         self._stop.clear()
-        thread = threading.Thread(target=self._run, daemon=True)
-        thread.start()
-        try:
-            yield self
-        finally:
-            self._stop.set()
-            thread.join()
+        with ThreadPoolExecutor(1) as pool:
+            sampling = pool.submit(self._run)
+            try:
+                yield self
+            finally:
+                self._stop.set()
+        sampling.result()  # a sampler that died has seen nothing since: that is no clean result
 
     def _run(self) -> None:
         while not self._stop.is_set():
@@ -122,9 +123,12 @@ class Sampler:
             with contextlib.suppress(OSError):
                 self._process(proc)
         for folder in self.folders:
-            for path in folder.rglob("*"):
-                with contextlib.suppress(OSError):
-                    self._file(path)
+            for place, _, names in os.walk(
+                folder
+            ):  # unlike rglob: what vanishes meanwhile is left out
+                for name in names:
+                    with contextlib.suppress(OSError):
+                        self._file(Path(place, name))
 
     def _process(self, proc: Path) -> None:
         argv = (proc / "cmdline").read_bytes()
