@@ -44,6 +44,11 @@ class Machine:
     absent_at: float | None = None
     absence_reads: int = 0
     gone_at: float | None = None
+    billed_usd: Decimal | None = None  # what the provider says it charged, so far
+    bill_whole: bool = False  # and that grows no more
+    bill_tries: int = 0
+    bill_tried_at: float | None = None
+    bill_error: str = ""  # of the newest try
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,6 +77,7 @@ class Attempt:
     list_lag_s: float
     opened_at: float
     deadline_at: float
+    bills: bool = False  # the provider can tell what it charged
     state: State = State.INTENDED
     reason: Reason | None = None
     evidence: str = ""

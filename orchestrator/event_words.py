@@ -94,6 +94,15 @@ def _endpoint(data: Data) -> str:
     return f"the machine is reached at {it['user']}@{it['host']}:{it['port']}, {pinned}"
 
 
+def _bill(data: Data) -> str:
+    if data.get("error"):
+        return f"what {data['instance_id']} was billed was not answered: {data['error']}"
+    if data.get("usd") is None:
+        return f"what {data['instance_id']} was billed is not settled yet"
+    grows = "" if data.get("whole") else ", and may still grow"
+    return f"{data['instance_id']} was billed {money(Decimal(str(data['usd'])))}{grows}"
+
+
 _WORDS: dict[str, Callable[[Data], str]] = {
     "JobSubmitted": lambda d: f"{d['name']} was submitted",
     "CancelAsked": lambda d: f"somebody asked for its end ({d['reason']})",
@@ -125,6 +134,7 @@ _WORDS: dict[str, Callable[[Data], str]] = {
     "AbsenceDenied": lambda d: f"a read shows {d['instance_id']} again: not gone",
     "MachineGone": lambda d: f"{d['instance_id']} is proven gone; its meter stops here",
     "InstanceGone": _gone,
+    "BillRead": _bill,
     "Resurfaced": lambda d: f"{d['instance_id']} came back under a closed attempt's name",
     "StillBilling": lambda d: f"STILL BILLING  {d['text']}",
     "Noted": lambda d: str(d["text"]),

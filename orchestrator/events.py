@@ -29,6 +29,7 @@ class Opened:
     billing_step_s: float
     list_lag_s: float
     deadline_at: float
+    bills: bool = False  # the provider can tell what it charged
     moves: ClassVar[Event | None] = None
 
 
@@ -295,6 +296,21 @@ class EndDeclared:
 
 
 @dataclass(frozen=True, slots=True)
+class BillRead:
+    """The provider was asked what it charged for a machine that is gone.
+
+    usd None: it could not say yet, or (error) did not answer. whole: it grows no more.
+    """
+
+    at: float
+    instance_id: InstanceId
+    usd: Decimal | None = None
+    whole: bool = False
+    error: str = ""
+    moves: ClassVar[Event | None] = None
+
+
+@dataclass(frozen=True, slots=True)
 class Resurfaced:
     """A machine bears the label of a CLOSED attempt: it must be ended, and billed."""
 
@@ -351,7 +367,7 @@ AttemptEvent = (
     | Refused | PriceSeen | EndpointSeen | SshReady | StepDone | StartAsked | TrainerStarted
     | CheckpointKept | TrainerExited | ArtifactsPushed | Aborted | TerminateAsked
     | TerminateAccepted | TerminateFailed | AbsenceRead | AbsenceDenied | MachineGone | InstanceGone
-    | EndDeclared
+    | EndDeclared | BillRead
     | Resurfaced | StillBilling | Noted | PushVerified | PushFailed
 )  # fmt: skip
 JobEvent = JobSubmitted | CancelAsked | JobClosed

@@ -45,6 +45,7 @@ def apply(attempt: Attempt | None, event: ev.AttemptEvent) -> Attempt:
             event.list_lag_s,
             event.at,
             event.deadline_at,
+            event.bills,
         )
     if attempt is None:
         raise ImpossibleEventError(f"{type(event).__name__} before Opened")
@@ -218,6 +219,21 @@ def _machine_gone(attempt: Attempt, event: ev.MachineGone) -> Changes:
     return _on_machine(attempt, event.instance_id, gone_at=event.at, absence_reads=reads + 1)
 
 
+def _bill_read(attempt: Attempt, event: ev.BillRead) -> Changes:
+    machine = attempt.machine(event.instance_id)
+    if machine is None or machine.bill_whole:
+        return {}
+    return _on_machine(
+        attempt,
+        event.instance_id,
+        billed_usd=machine.billed_usd if event.usd is None else event.usd,
+        bill_whole=event.whole,
+        bill_tries=machine.bill_tries + 1,
+        bill_tried_at=event.at,
+        bill_error=event.error,
+    )
+
+
 def _instance_gone(_: Attempt, event: ev.InstanceGone) -> Changes:
     return {"launch_open": False, "proof": event.proof, "suspect_until": event.suspect_until}
 
@@ -227,8 +243,9 @@ def _resurfaced(attempt: Attempt, event: ev.Resurfaced) -> Changes:
     changes: Changes = {"closed_at": None, "proof": "", "suspect_until": None}
     if known is not None:
         changes |= _on_machine(
-            attempt, event.instance_id, gone_at=None, absent_at=None, absence_reads=0
-        )
+            attempt, event.instance_id, gone_at=None, absent_at=None, absence_reads=0,
+            bill_whole=False, bill_tries=0,
+        )  # fmt: skip
     else:
         changes["machines"] = (*attempt.machines, Machine(event.instance_id, event.at))
     return changes
@@ -260,6 +277,7 @@ _CHANGES: dict[type[Any], Callable[[Attempt, Any], Changes]] = {
     ev.MachineGone: _machine_gone,
     ev.InstanceGone: _instance_gone,
     ev.EndDeclared: lambda _, e: {"ended_at": e.ended_at, "ended_by": e.by},
+    ev.BillRead: _bill_read,
     ev.Resurfaced: _resurfaced,
     ev.StillBilling: lambda _, e: {"alarm_at": e.at, "alarm_text": e.text},
     ev.PushVerified: _push_verified,

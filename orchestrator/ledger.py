@@ -16,6 +16,7 @@ from decimal import ROUND_UP, Decimal
 from typing import Literal
 
 from orchestrator.attempt import Attempt, Machine
+from orchestrator.billed import Bill, Billed, bill_of
 from orchestrator.jobflow import storage_rate
 from orchestrator.policy import ALL_RULES, Rules
 
@@ -51,6 +52,15 @@ class Line:
     upper_bound_usd: Decimal = Decimal(0)
     rates: tuple[tuple[float, Decimal], ...] = ()
     step_s: float = 0.0
+    bill: Bill = Bill.NONE  # of the machine, both its lines
+    billed_usd: Decimal = Decimal(0)  # of the machine, on its compute line alone
+
+    @property
+    def billed(self) -> Billed:
+        """Return what the provider charged, beside this line's estimate where it is whole."""
+        return Billed(
+            self.bill, self.billed_usd, self.usd if self.bill is Bill.WHOLE else Decimal(0)
+        )
 
     def spent_by(self, moment: float) -> Decimal:
         """Return USD of this line up to a moment; at or after its end the whole, rounded up."""
@@ -71,6 +81,7 @@ class Total:
     open: bool = False  # a meter runs
     notional: bool = False  # some of it is a made-up price
     jobs: frozenset[str] = field(default_factory=frozenset)
+    billed: Billed = field(default_factory=Billed)  # not by day: a bill is told by machine
 
     @property
     def total_usd(self) -> Decimal:
@@ -93,7 +104,8 @@ def totals(attempts: Iterable[Attempt], by: By, now: float) -> list[Total]:
     sums: dict[str, Total] = {}
     for line in lines(attempts, now):
         for key, usd in _keyed(line, by):
-            sums[key] = _add(sums.get(key) or Total(key), line, usd)
+            known = _add(sums.get(key) or Total(key), line, usd)
+            sums[key] = known if by == "day" else replace(known, billed=known.billed + line.billed)
     return [sums[key] for key in sorted(sums)]
 
 
@@ -144,13 +156,23 @@ def _pair(
         attempt.offer.price_is_notional,
         rates=rates,
         step_s=attempt.billing_step_s,
+        bill=Bill.NONE if machine is None else bill_of(attempt, machine),
+        billed_usd=_charged(machine),
     )
     yield compute
     rate = storage_rate(attempt.offer, attempt.disk_gib)
     if rate > 0:
         kept = ((start, rate),)
         usd = _priced(start, until, kept, attempt.billing_step_s)
-        yield replace(compute, kind="storage", usd=usd, usd_per_hour=rate, rates=kept)
+        yield replace(
+            compute, kind="storage", usd=usd, usd_per_hour=rate, rates=kept, billed_usd=Decimal(0)
+        )
+
+
+def _charged(machine: Machine | None) -> Decimal:
+    if machine is None or not machine.bill_whole:
+        return Decimal(0)
+    return machine.billed_usd or Decimal(0)
 
 
 def _priced(

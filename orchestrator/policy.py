@@ -69,6 +69,9 @@ class Limits:
     lease_s: float = 60.0  # renewed at a third of it
     sweep_s: float = 60.0
     sweep_grace_s: float = 120.0  # an unknown machine is ended only when it was seen this long
+    # RunPod's billing job runs every five minutes: an hour is whole a while after it is over.
+    bill_after_s: float = 900.0  # the bill is first read so long after the machine's last hour
+    bill_again_s: float = 3_600.0  # an amount that is the same once more after this is whole
     push_timeout_s: float = 900.0  # a place that can't be reached is tried again for this long
     push_retry_s: float = 5.0  # first pause between tries; doubles up to a minute
     push_try_s: float = 600.0  # one try, beside a second for every 100 KB

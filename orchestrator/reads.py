@@ -10,13 +10,14 @@ from __future__ import annotations
 import threading
 from collections.abc import Sequence
 from dataclasses import dataclass
+from decimal import Decimal
 
 from orchestrator import points
 from orchestrator.clock import Clock
 from orchestrator.observation import Described
 from orchestrator.policy import Limits, Rules
 from orchestrator.redact import told
-from providers.base import Instance, InstanceId, InstanceState, Provider
+from providers.base import Billing, Instance, InstanceId, InstanceState, Provider
 from providers.errors import AuthFailed, NotFound, ProviderError, RateLimited
 
 BURST = 4.0  # reads at once; the rest of the allowance refills evenly, so no minute sees more
@@ -39,6 +40,14 @@ class Listed:
 
     at: float
     machines: tuple[Instance, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Billed:
+    """A well-formed answer about a bill; usd None: not settled yet."""
+
+    at: float
+    usd: Decimal | None
 
 
 class Reads:
@@ -118,6 +127,21 @@ class Reads:
             return delayed if self._rules.errors_are_unknown else Described(now, None)
         self._describe_failures = 0
         return Described(now, instance)
+
+    def billed(
+        self, bill: Billing, instance_id: InstanceId, start: float, end: float
+    ) -> Billed | NotNow:
+        """Return what the provider charged in [start, end); an error holds nothing else back."""
+        now = self._clock.now()
+        wait = self._wait(now, 0.0)
+        if wait is not None:
+            return wait
+        try:
+            return Billed(now, bill.billed(instance_id, start, end))
+        except ProviderError as error:
+            if isinstance(error, RateLimited):
+                return self._failed(error, 1)
+            return NotNow(now, told(error, kind=False))
 
     def _wait(self, now: float, after: float) -> NotNow | None:
         """Return why no call may be made now, or take one token."""

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from orchestrator.report_cost import billed_fields
 from orchestrator.report_text import (
     Column,
     Screen,
@@ -314,7 +315,13 @@ def _money_fields(job: JobView) -> list[tuple[str, str]]:
         text += f", expected {money(job.expected_usd)}"
     if job.budget_usd is not None:
         text += f", at most {money(job.budget_usd)}"
-    return [("cost", text)]
+    fields = [("cost", text)]
+    idle = sum(
+        (a.cost_usd for a in job.attempts if a.gone_at and a.trainer_started_at is None), Decimal(0)
+    )
+    if idle > 0 and not notional:
+        fields.append(("unserved", f"{money(idle)} of it for machines that never came to train"))
+    return fields + billed_fields(job)
 
 
 def _attempt_table(job: JobView, now: float, screen: Screen) -> list[str]:

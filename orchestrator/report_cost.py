@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
-from orchestrator.report_json import document
+from orchestrator.billed import Bill, Billed, total
+from orchestrator.report_json import billed_body, document
 from orchestrator.report_text import Column, Screen, exact_money, harmless, money, table, wrap
+from orchestrator.views import JobView
 
 
 class Spent(Protocol):
@@ -45,9 +47,16 @@ class Spent(Protocol):
     def notional(self) -> bool:
         """Whether some of it is a made-up price."""
 
+    @property
+    def billed(self) -> Billed:
+        """What the provider charged, as far as that is known."""
+
 
 HEADS = {"job": "job", "day": "day (UTC)", "provider": "provider"}
-CSV_HEAD = "key,name,compute_usd,storage_usd,unserved_usd,upper_bound_usd,total_usd,open,notional"
+CSV_HEAD = (
+    "key,name,compute_usd,storage_usd,unserved_usd,upper_bound_usd,total_usd,open,notional,"
+    "bill,billed_usd,billed_estimate_usd,bill_differs"
+)
 
 
 def cost_lines(
@@ -56,14 +65,18 @@ def cost_lines(
     """Return a line for each key and one for all; a growing total is marked with "+"."""
     if not rows:
         return ["nothing was spent yet."]
-    columns = (
+    columns: tuple[Column, ...] = (
         Column(HEADS[by], floor=12, keep=95),
         Column("compute $", right=True, keep=40),
         Column("storage $", right=True, keep=30),
         Column("never trained $", right=True, keep=20),
         Column("total $", right=True),
     )
-    body = [_row(_named(row.key, names), row) for row in rows]
+    everything = total(row.billed for row in rows)
+    told = everything.state is not Bill.NONE
+    if told:
+        columns += (Column("billed $", right=True, keep=60),)
+    body = [_row(_named(row.key, names), row, told=told) for row in rows]
     body.append(
         (
             "all",
@@ -71,6 +84,7 @@ def cost_lines(
             _plain(sum((row.storage_usd for row in rows), Decimal(0))),
             _plain(sum((row.unserved_usd for row in rows), Decimal(0))),
             _plain(sum((row.total_usd for row in rows), Decimal(0))),
+            *((bill_cell(everything),) if told else ()),
         )
     )
     lines = table(columns, body, screen.width)
@@ -78,6 +92,11 @@ def cost_lines(
         lines.append("+ still grows: a machine of it is not proven gone")
     if any(row.notional for row in rows):
         lines.append("* a notional price: nobody bills it")
+    if any(row.billed.differs for row in rows):
+        lines += wrap(
+            "! billed and estimated differ by more than 5 %: look at the account's own bill",
+            screen.width,
+        )
     bound = sum((row.upper_bound_usd for row in rows), Decimal(0))
     if bound > 0:
         lines += wrap(
@@ -88,7 +107,32 @@ def cost_lines(
     return lines
 
 
-def _row(name: str, row: Spent) -> tuple[str, ...]:
+def bill_cell(billed: Billed) -> str:
+    """Return "0.41", "0.41, rest pending", "pending", "not answered", or "-"."""
+    known = billed.known
+    word = {Bill.PENDING: "pending", Bill.UNANSWERED: "not answered"}.get(billed.state, "")
+    if known is None:
+        return word or "-"
+    mark = "!" if billed.differs else ""
+    return f"{_plain(known)}{mark}" + (f", rest {word}" if word else "")
+
+
+def billed_fields(job: JobView) -> list[tuple[str, str]]:
+    """Return the line of one job about its bill; none where nobody will tell."""
+    billed = job.billed
+    if billed.state is Bill.NONE or job.closed_at is None:
+        return []
+    known = billed.known
+    if known is None:
+        waits = {Bill.PENDING: "pending: the provider settles it by the hour"}
+        return [("billed", waits.get(billed.state, "not answered: it is asked again"))]
+    text = bill_cell(billed).replace(_plain(known), money(known), 1).replace("!", "", 1)
+    if billed.differs:
+        text += f", but {money(billed.estimate_usd)} was estimated: look at the account's own bill"
+    return [("billed", text)]
+
+
+def _row(name: str, row: Spent, *, told: bool) -> tuple[str, ...]:
     grows = ("*" if row.notional else "") + ("+" if row.open else "")
     return (
         name,
@@ -96,6 +140,7 @@ def _row(name: str, row: Spent) -> tuple[str, ...]:
         _plain(row.storage_usd),
         _plain(row.unserved_usd),
         _plain(row.total_usd) + grows,
+        *((bill_cell(row.billed),) if told else ()),
     )
 
 
@@ -128,9 +173,20 @@ def cost_csv(rows: Sequence[Spent], names: Mapping[str, str], by: str) -> list[s
                 exact_money(row.total_usd),
                 "yes" if row.open else "no",
                 "yes" if row.notional else "no",
+                *_bill_cells(row.billed),
             ]
         )
     return text.getvalue().splitlines()
+
+
+def _bill_cells(billed: Billed) -> list[str]:
+    known = billed.known
+    return [
+        str(billed.state),
+        "" if known is None else exact_money(known),
+        "" if known is None else exact_money(billed.estimate_usd),
+        "yes" if billed.differs else "no",
+    ]
 
 
 def cost_document(
@@ -153,6 +209,7 @@ def cost_document(
                 "total_usd": exact_money(row.total_usd),
                 "open": row.open,
                 "notional": row.notional,
+                **billed_body(row.billed),
             }
             for row in rows
         ],

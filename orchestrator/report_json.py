@@ -11,6 +11,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
 from typing import Any
 
+from orchestrator.billed import Billed
 from orchestrator.exits import Exit
 from orchestrator.report_text import exact_money
 from orchestrator.states import ENDINGS, Teardown
@@ -118,6 +119,7 @@ def job_summary(job: JobView, now: float) -> dict[str, Any]:
         "budget_usd": _money(job.budget_usd),
         "expected_usd": _money(job.expected_usd),
         "cost_usd": exact_money(job.cost_usd),
+        **billed_body(job.billed),
         "output_folder": job.output_folder,
         "pushes": [push_body(push) for push in job.pushes],
         "attempt": None if attempt is None else attempt.number,
@@ -186,6 +188,17 @@ def attempt_body(attempt: AttemptView) -> dict[str, Any]:
         "tokens_per_s": finite(attempt.tokens_per_s),
         "teardown": str(attempt.teardown),
         "cost_usd": exact_money(attempt.cost_usd),
+        **billed_body(attempt.billed),
+    }
+
+
+def billed_body(billed: Billed) -> dict[str, Any]:
+    """Return what the provider charged, beside what we reckoned for the same machines."""
+    return {
+        "bill": str(billed.state),
+        "billed_usd": _money(billed.known),
+        "billed_estimate_usd": None if billed.known is None else exact_money(billed.estimate_usd),
+        "bill_differs": billed.differs,
     }
 
 

@@ -42,7 +42,7 @@ from orchestrator.store_journal import Admit, LeaseLost
 from orchestrator.store_rows import Lease, Progress
 from orchestrator.team_budget import UNBOUNDED, TeamBudget, TeamBudgetReached, admission
 from orchestrator.watchdog import limits_of
-from providers.base import Instance, InstanceState, Provider
+from providers.base import Billing, Instance, InstanceState, Provider
 
 log = logging.getLogger("gpujob.runner")
 
@@ -322,12 +322,13 @@ class Driver:
     def _open(self, move: Open, now: float) -> Close | None:
         """Write the next attempt's intent; return the job's end where no money is left for it."""
         runner, new = self.runner, self.record.new
-        traits = runner.providers[move.offer.provider].traits
+        provider = runner.providers[move.offer.provider]
+        traits = provider.traits
         event = ev.Opened(
             now, self.job_id, move.number, label_of(runner.owner8, self.job_id, move.number,
             runner.draw()), move.offer.provider, move.offer, new.launch.disk_gib,
             move.offer.billing_step_s or traits.billing_step_s, traits.list_lag_s,
-            move.deadline_at,
+            move.deadline_at, isinstance(provider, Billing),
         )  # fmt: skip
         attempt = apply(None, event)
         admit = admission(runner.team, attempt, owner8=runner.owner8, now=now)

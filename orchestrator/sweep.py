@@ -1,10 +1,11 @@
 """The sweep: what providers list against what the store knows. Foreign machines stay untouched.
 
 The same code for `gpujob sweep`, after every command, and in the supervisor each minute. It does
-three things: a machine that bears the label of a CLOSED attempt is taken back under control; a job
+four things: a machine that bears the label of a CLOSED attempt is taken back under control; a job
 whose teardown nobody drives gets a push; a machine of ours without any record is ended once past
-its deadline, adopted, or ended at once, as the caller says. Everything that costs and is not known
-to be well is reported, and kept in the table of strays until it is gone.
+its deadline, adopted, or ended at once, as the caller says; bills that are due are read (bills.py).
+Everything that costs and is not known to be well is reported, and kept in the table of strays until
+it is gone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Literal
 
 from orchestrator import events as ev
 from orchestrator.attempt import Attempt, parse_label
+from orchestrator.bills import read_bills
 from orchestrator.decide import machine_seen
 from orchestrator.holder import is_dead
 from orchestrator.plan import Caps, LaunchSpec, NewJob
@@ -25,7 +27,7 @@ from orchestrator.reads import Listed
 from orchestrator.runner import Driver, Runner
 from orchestrator.states import Reason, State
 from orchestrator.store_rows import Stray
-from providers.base import Instance, InstanceState, Offer, OfferKey
+from providers.base import Billing, Instance, InstanceState, Offer, OfferKey
 from providers.errors import ProviderError
 
 log = logging.getLogger("gpujob.sweep")
@@ -100,6 +102,7 @@ def sweep(runner: Runner, *, unknown: Unknown = "report") -> SweepReport:
     if set(strays) != {stray for stray in before.values() if stray.provider in readable}:
         runner.store.save_strays(strays, providers=readable)
     report.findings += _push_undriven(runner, set(report.jobs))
+    read_bills(runner)
     return report
 
 
@@ -194,7 +197,7 @@ def adopt(runner: Runner, provider: str, machine: Instance, *, end: bool) -> str
     history: list[ev.AttemptEvent] = [
         ev.Opened(
             began, job_id, number, machine.label, provider, offer, 0, traits.billing_step_s,
-            traits.list_lag_s, deadline_at,
+            traits.list_lag_s, deadline_at, isinstance(runner.providers[provider], Billing),
         ),
         ev.LaunchAsked(began),
         replace(machine_seen(now, machine, "adopted"), at=now),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
 
+from orchestrator.billed import Billed
 from orchestrator.states import Outcome, Reason, State, Teardown
 
 
@@ -48,6 +49,7 @@ class AttemptView:
     tokens_per_s: float | None
     teardown: Teardown
     cost_usd: Decimal  # from intent to proof of absence, or to the moment of the view
+    billed: Billed = Billed()  # noqa: RUF009 - frozen
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,3 +86,4 @@ class JobView:
     cost_usd: Decimal
     supervised_by: str | None  # who holds the lease now, for people
     pushes: tuple[PushView, ...] = ()
+    billed: Billed = Billed()  # noqa: RUF009 - frozen

@@ -7,6 +7,7 @@ from decimal import Decimal
 
 from orchestrator import ledger
 from orchestrator.attempt import Attempt, Machine, Push
+from orchestrator.billed import total
 from orchestrator.holder import for_people
 from orchestrator.oom import may_adapt
 from orchestrator.policy import DEFAULT_LIMITS, Limits
@@ -63,6 +64,7 @@ def job_view(row: JobRow, now: float, limits: Limits = DEFAULT_LIMITS) -> JobVie
         cost_usd=sum((a.cost_usd for a in attempts), Decimal(0)),
         supervised_by=for_people(row.lease_holder),
         pushes=_pushes(row, last),
+        billed=total(a.billed for a in attempts),
     )
 
 
@@ -82,6 +84,7 @@ def attempt_view(
     machine = _of_interest(attempt)
     price = machine.rates[-1][1] if machine and machine.rates else attempt.offer.price_usd_per_hour
     figures = progress or Progress(0.0)
+    lines = ledger.lines([attempt], now)
     return AttemptView(
         number=attempt.number,
         label=attempt.label,
@@ -117,7 +120,8 @@ def attempt_view(
         eval_loss=figures.eval_loss,
         tokens_per_s=figures.tokens_per_s,
         teardown=teardown_of(attempt, now, limits),
-        cost_usd=ledger.cost([attempt], now),
+        cost_usd=sum((line.usd for line in lines), Decimal(0)),
+        billed=total(line.billed for line in lines),
     )
 
 
