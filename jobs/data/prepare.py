@@ -11,11 +11,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from . import codes, gate, leakcheck, output, read, split
+from . import codes, gate, leakcheck, output, read, split, workers
 from .dedup import Clusters, Near, exact, same_keys
 from .digest import EMPTY_PROMPT, NOTHING_TO_LEARN, SHORT, Steps
 from .gate import Progress, Report
-from .minhash import jaccard
+from .minhash import BANDS, jaccard
 from .options import Options
 from .spill import Spill
 
@@ -42,6 +42,7 @@ class _Run:
     report: Report
     alive: bytearray
     clusters: Clusters
+    processes: int = 1
     removed: Counter[str] = field(default_factory=Counter)
     notes: list[tuple[int, str, int]] = field(default_factory=list)  # record, code, kept record
 
@@ -113,8 +114,9 @@ def _passes(
     if report.refused:
         return Prepared(report)
     run = _Run(
-        options, spill, report, bytearray(b"\x01") * len(spill.column("offsets")), Clusters(0)
-    )
+        options, spill, report, bytearray(b"\x01") * len(spill.column("offsets")), Clusters(0),
+        workers.processes(sum(entry["bytes"] for entry in inputs), processes),
+    )  # fmt: skip
     _leave_out(run)
     _duplicates(run, stage)
     held_file = leakcheck.load(validation, options) if validation else None
@@ -213,7 +215,8 @@ def _duplicates(run: _Run, stage: Stage | None) -> None:
         run.report.duplicates = run.removed["exact_duplicate"]
     if run.options.near:
         near = Near(run.spill, run.options.near_threshold)
-        near.run(run.alive, (lambda k: stage("near duplicates", k, 21)) if stage else None)
+        tell = (lambda k: stage("near duplicates", k, BANDS)) if stage else None
+        near.run(run.alive, tell, run.processes)
         run.clusters = near.clusters
         run.removed["near_duplicate"] = near.drop(
             run.alive, lambda i, kept: run.notes.append((i, "near_duplicate", kept))
@@ -297,7 +300,9 @@ class NearFigures:
     alike: Callable[[int, int], float]
 
 
-def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigures:
+def near_only(
+    paths: Sequence[Path], folder: Path, options: Options, processes: int = 1
+) -> NearFigures:
     """Return the figures of reading and near-duplicate search, nothing dropped."""
     report = Report()
     sources = gate.sources_of(paths, report)
@@ -308,11 +313,12 @@ def near_only(paths: Sequence[Path], folder: Path, options: Options) -> NearFigu
         spill,
         report,
         progress=None,
-        processes=1,
+        processes=processes,
         steps=Steps(keep_rows=True, exact=True, near=True, lengths=False),
     )
     near = Near(spill, options.near_threshold)
-    near.run(bytearray(b"\x01") * report.kept)
+    near.run(bytearray(b"\x01") * report.kept, processes=processes)
+    spill.close(remove=False)
     return NearFigures(
         report.records,
         near.candidates,

@@ -141,9 +141,7 @@ class Spill:
 
     def column(self, name: str) -> Any:
         """Return a whole column as an array."""
-        out = array(_COLUMNS[name])
-        out.frombytes((self.folder / name).read_bytes())
-        return out
+        return column_in(self.folder, name)
 
     def raw(self, name: str) -> bytes:
         """Return a raw column's bytes."""
@@ -155,7 +153,7 @@ class Spill:
 
     def shingles(self, alive: bytearray | None = None) -> "Shingles":
         """Return the shingle sets by record number, without the wording most of `alive` share."""
-        sets = Shingles(self.folder / "shingles", self.column("shingle_counts"))
+        sets = shingles_in(self.folder)
         if alive is not None:
             living = [i for i in range(len(alive)) if alive[i]]
             step = max(1, len(living) // COMMON_SAMPLE)
@@ -233,6 +231,18 @@ class Shingles:
         found = array("I")
         found.frombytes(self.map.read(start * 4, self.ends[i] * 4))
         return set(found) - self.common if self.common else set(found)
+
+
+def column_in(folder: Path, name: str) -> Any:
+    """Return a whole column of a work folder as an array; for readers without the lock."""
+    out = array(_COLUMNS[name])
+    out.frombytes((folder / name).read_bytes())
+    return out
+
+
+def shingles_in(folder: Path) -> Shingles:
+    """Return all shingle sets of a work folder; for readers without the lock."""
+    return Shingles(folder / "shingles", column_in(folder, "shingle_counts"))
 
 
 def _kept(part: Digest) -> dict[str, Any]:

@@ -77,6 +77,21 @@ def test_same_bytes_twice_and_by_two_processes(tmp_path):
     assert not list(tmp_path.glob(".*.work"))
 
 
+def test_near_copies_are_searched_by_two_processes_alike(tmp_path):
+    """The second one judges pairs of its own, finds what the first finds alone, and is heard."""
+    rng = random.Random(3)
+    rows = [record(rng) for _ in range(100)]
+    source = write(tmp_path / "in.jsonl", rows + [near_copy(rng, row, 3) for row in rows])
+    options, clusters, judged = Options(validation=0), [], []
+    for processes in (1, 2):
+        found = prepare.near_only([source], tmp_path / str(processes), options, processes)
+        clusters.append([found.find(i) for i in range(200)])
+        judged.append(found.candidates)
+    assert clusters[0] == clusters[1]
+    assert len(set(clusters[0])) < 120
+    assert judged[1] > judged[0] > 80
+
+
 def test_a_file_that_was_touched_is_made_anew(tmp_path):
     source = write(tmp_path / "in.jsonl", sample())
     prepare.prepare([source], tmp_path / "a", Options())
