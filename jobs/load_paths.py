@@ -1,6 +1,6 @@
 """Paths of a job file: relative to it, `~` for the home folder, nothing else expanded.
 
-Every check here looks at the disk and changes nothing.
+Every check here looks at the disk and leaves nothing on it.
 """
 
 from __future__ import annotations
@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import tempfile
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -104,10 +105,25 @@ def output(path: Path, shown: str) -> PathFault | None:
         where = shown if place == path else f"{shown}: {place}"
         if found != "folder":
             return PathFault(f"{where} is a {found or 'broken link'}, not a folder", "Name another")
-        if not os.access(place, os.W_OK | os.X_OK):
-            return PathFault(f"{where} can't be written", "Check its permissions, or name another")
-        return None
+        why = _unwritable(place)
+        if why is None:
+            return None
+        return PathFault(f"{where} can't be written{why}", "Check its permissions, or name another")
     return PathFault(f"{shown} can't be made", "Name another folder")
+
+
+def _unwritable(folder: Path) -> str | None:
+    """Return why nothing can be made in a folder (": read-only"), None where something can.
+
+    Tried, since permissions do not tell all: not for root, nor on a file system of its own kind.
+    """
+    if not os.access(folder, os.W_OK | os.X_OK):
+        return ""
+    try:
+        Path(tempfile.mkdtemp(prefix=".gpujob-", dir=folder)).rmdir()
+    except OSError as error:
+        return f": {error.strerror}" if error.strerror else ""
+    return None
 
 
 def _model_folder(path: Path, shown: str) -> PathFault | None:

@@ -147,11 +147,12 @@ def _noted(planned: Plan, *notes: str) -> Plan:
 def through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
     """Return the job on its prepared data; raises Refused where the data is refused."""
     from orchestrator import data_gate
-    from orchestrator.data_run import bar, stage
+    from orchestrator.data_run import bar, stages
 
-    return data_gate.through(
-        loaded, state.home.root, now=state.now(), progress=bar(), stage=stage()
-    )
+    with stages() as stage:
+        return data_gate.through(
+            loaded, state.home.root, now=state.now(), progress=bar(), stage=stage
+        )
 
 
 def _dry_run(planned: Plan, state: Opened, *, as_json: bool) -> int:

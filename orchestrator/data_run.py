@@ -6,7 +6,8 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 
 from jobs.data import exits, gate, jobfile, leakcheck, screen
@@ -97,15 +98,16 @@ def run_prepare(
     train = _brought(job.train, early)
     held = _brought([*job.validation, *validation], early)
     try:
-        made = prepare_room.prepare(
-            train,
-            out,
-            job.options,
-            validation=held,
-            progress=bar(),
-            stage=stage(),
-            processes=processes,
-        )
+        with stages() as stage:
+            made = prepare_room.prepare(
+                train,
+                out,
+                job.options,
+                validation=held,
+                progress=bar(),
+                stage=stage,
+                processes=processes,
+            )
     except BusyError as error:
         sys.stderr.write(f"{error}: wait for it, or choose another --out\n")
         return exits.USAGE
@@ -250,13 +252,27 @@ def bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
     return paint
 
 
-def stage() -> Callable[[str, int, int], None] | None:
-    """Return a painter of what the passes after reading do, None where nobody looks."""
+@contextmanager
+def stages() -> Iterator[Callable[[str, int, int], None] | None]:
+    """Lend a painter of what the passes after reading do, None where nobody looks.
+
+    Its line is gone after the block, however that ends: what is printed next begins on a clean one.
+    """
     if not sys.stderr.isatty():
-        return None
+        yield None
+        return
+    widest = 0
 
     def paint(name: str, done: int, whole: int) -> None:
-        sys.stderr.write(f"\r  {name} {done:,}/{whole:,}      ")
+        nonlocal widest
+        text = f"  {name} {done:,}/{whole:,}"
+        widest = max(widest, len(text))
+        sys.stderr.write(f"\r{text:<{widest}}")
         sys.stderr.flush()
 
-    return paint
+    try:
+        yield paint
+    finally:
+        if widest:
+            sys.stderr.write("\r" + " " * widest + "\r")
+            sys.stderr.flush()

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import math
 import re
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -17,6 +18,7 @@ from typing import Any, Protocol
 
 LINE_BYTES = 1 << 16  # a record has some 500
 READ_BYTES = 1 << 23  # of a file, in one call
+RATE_RECORDS = 10  # that tokens a second are told over: one step alone tells of the machine's mood
 CURVE_POINTS = 512  # beyond that every second one goes: a terminal has 200 columns
 
 # Names by transformers and Axolotl -> ours.
@@ -62,7 +64,7 @@ class Metrics:
     train_runtime_s: float | None = None
     grad_norm: float | None = None
     learning_rate: float | None = None
-    tokens_per_s: float | None = None  # of the whole machine
+    tokens_per_s: float | None = None  # of the whole machine, over the newest records
     at: float | None = None  # of the newest record
     step_at: float | None = None  # when `step` last rose
     saved_step: int | None = None  # newest checkpoint complete on the instance's disk
@@ -78,9 +80,9 @@ class MetricsReader:
     def __init__(self, *, gpu_count: int = 1) -> None:
         self.latest = Metrics()
         self.curve = Curve()
+        self._rates = _Rates(gpu_count)
         self.skipped = 0  # lines that were not understood
         self._lines = _Lines(b"\n")
-        self._gpu_count = gpu_count
         self._offset = 0
 
     def read(self, path: Path) -> Metrics:
@@ -113,7 +115,7 @@ class MetricsReader:
         elif kind == "train_end":
             latest = replace(latest, ended=True)
         else:
-            latest = _with_figures(latest, event, self._gpu_count)
+            latest = _with_figures(latest, event, self._rates)
         self.latest = latest
         if kind == "log" and "loss" in event and step is not None and latest.loss is not None:
             self.curve.add(step, latest.loss)
@@ -132,8 +134,8 @@ class LogMetricsReader:
     def __init__(self, *, gpu_count: int = 1) -> None:
         self.latest = Metrics()
         self.curve = Curve()
+        self._rates = _Rates(gpu_count)
         self._lines = _Lines(b"\r\n")
-        self._gpu_count = gpu_count
         self._started = False
         self._bar = 0  # the step that the training's bar showed last
         self._recorded = 0  # the step of the last record with a loss
@@ -174,7 +176,7 @@ class LogMetricsReader:
         if "loss" in figures:  # the bar is redrawn ten times a second at most, records are not
             self._recorded = max(self._bar, self._recorded + 1)
             self.latest = _at_step(self.latest, self._recorded, None)
-        self.latest = _with_figures(self.latest, figures, self._gpu_count)
+        self.latest = _with_figures(self.latest, figures, self._rates)
         if "train_loss" in figures:
             self.latest = replace(self.latest, ended=True)
         if "loss" in figures and self.latest.loss is not None:
@@ -206,6 +208,20 @@ class Curve:
         if len(self.points) >= CURVE_POINTS:
             self.points = self.points[::2]
             self._stride *= 2
+
+
+class _Rates:
+    """Tokens a second over the newest records: the harmonic mean, as all tokens by all seconds."""
+
+    def __init__(self, gpu_count: int) -> None:
+        self._gpu_count = gpu_count
+        self._newest: deque[float] = deque(maxlen=RATE_RECORDS)
+
+    def smoothed(self, rate: float | None, *, of_all_gpus: bool) -> float | None:
+        """Return the rate with one more record; None before there is one above 0."""
+        if rate is not None and rate > 0:
+            self._newest.append(rate if of_all_gpus else rate * self._gpu_count)
+        return len(self._newest) / sum(1 / one for one in self._newest) if self._newest else None
 
 
 class _Lines:
@@ -248,13 +264,14 @@ def _object(line: bytes) -> dict[str, Any] | None:
     return event if isinstance(event, dict) else None
 
 
-def _with_figures(latest: Metrics, event: Mapping[str, Any], gpu_count: int) -> Metrics:
+def _with_figures(latest: Metrics, event: Mapping[str, Any], rates: _Rates) -> Metrics:
     changes: dict[str, Any] = {}
     for theirs, ours in FIGURES.items():
         if theirs in event:
             changes[ours] = _real(event[theirs])
-    if changes.get("tokens_per_s") is not None and "tokens_per_s" not in event:
-        changes["tokens_per_s"] *= gpu_count
+    if "tokens_per_s" in changes:
+        rate = changes["tokens_per_s"]
+        changes["tokens_per_s"] = rates.smoothed(rate, of_all_gpus="tokens_per_s" in event)
     diverged = any(name in event and changes[name] is None for name in ("loss", "grad_norm"))
     if diverged and latest.diverged_at_step is None:
         changes["diverged_at_step"] = latest.step

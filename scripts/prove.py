@@ -17,11 +17,13 @@ import json
 import os
 import platform
 import re
+import sqlite3
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -30,6 +32,7 @@ EVIDENCE = ROOT / "docs" / "evidence"
 PROGRESS = EVIDENCE / ".progress"
 PY = sys.executable
 TAIL_LINES = 15  # of a failed chunk's output: enough to see why
+PACKAGES = ("asyncssh", "paramiko", "pydantic", "pytest", "sqlalchemy")
 LAYER_NAMES = ("none", "L0", "L1", "L2", "L3", "L4", "L5", "L7")
 
 
@@ -68,10 +71,13 @@ def bug_chunks() -> Iterator[Chunk]:
     yield Chunk("all bugs", (PY, "-m", "tests.sim", "--bugs", "--seeds", "40", "--json"))
 
 
-def pytest_chunks(path: str, size: int = 4, *, marked: str = "") -> Iterator[Chunk]:
+def pytest_chunks(
+    path: str, size: int = 4, *, marked: str = "", at_once: int = 1
+) -> Iterator[Chunk]:
     """Yield the tests of a file or folder, a few at a time.
 
-    marked: pytest's -m; without it those of the gate and those marked `prove`.
+    marked: pytest's -m; without it those of the gate and those marked `prove`. at_once: workers,
+    for tests that mostly wait.
     """
     done = subprocess.run(
         [PY, "-m", "pytest", path, "--collect-only", "-q", "-m", marked, "-p", "no:randomly"],
@@ -80,9 +86,10 @@ def pytest_chunks(path: str, size: int = 4, *, marked: str = "") -> Iterator[Chu
     ids = [line for line in done.stdout.splitlines() if "::" in line]
     if not ids:
         raise SystemExit(f"no test found in {path}:\n{done.stdout}{done.stderr}")
+    workers = ("-n", str(at_once)) if at_once > 1 else ()
     for start in range(0, len(ids), size):
         some = ids[start : start + size]
-        argv = (PY, "-m", "pytest", "-q", "-m", marked, "-p", "no:randomly", *some)
+        argv = (PY, "-m", "pytest", "-q", "-m", marked, "-p", "no:randomly", *workers, *some)
         yield Chunk(f"{path} {start + 1}-{start + len(some)}", argv)
 
 
@@ -126,7 +133,7 @@ CAMPAIGNS: dict[str, Campaign] = {
     "bugs": Campaign("Each planted bug is caught by a checker.", bug_chunks),
     "kills": Campaign(
         "Killed at any point, the next command or the deadline ends the machine.",
-        lambda: pytest_chunks("tests/e2e/test_kill_points.py"),
+        lambda: pytest_chunks("tests/e2e/test_kill_points.py", 6, at_once=2),
     ),
     "slow": Campaign(
         "What the gate leaves out for time: real trainings, faults, resumes, pushes.", slow_chunks
@@ -222,7 +229,7 @@ def write_evidence(
         "held": held,
         "repeat": f"python scripts/prove.py {name}",
         "commit": commit,
-        "python": platform.python_version(),
+        "versions": versions(),
         "system": f"{platform.system()} {platform.machine()}, {os.cpu_count()} CPUs",
         "seconds": round(sum(result["seconds"] for result in results.values()), 1),
         "sum": summed(results),
@@ -244,6 +251,16 @@ def summed(results: dict[str, dict[str, Any]]) -> dict[str, Any]:
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 total[key] = round(total.get(key, 0) + value, 2)
     return total
+
+
+def versions() -> dict[str, str]:
+    """Return what a campaign ran on: Python, SQLite, the packages that matter, Axolotl's pins."""
+    found = {"python": platform.python_version(), "sqlite": sqlite3.sqlite_version}
+    found |= {name: metadata.version(name) for name in PACKAGES}
+    for lock in ("axolotl", "torch-cpu"):
+        text = (ROOT / "orchestrator" / "locks" / f"{lock}.txt").read_text(encoding="utf-8")
+        found |= dict(re.findall(r"^(axolotl|peft|transformers|torch)==(\S+)", text, re.MULTILINE))
+    return found
 
 
 def commit_now() -> str:

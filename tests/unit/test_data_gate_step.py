@@ -15,6 +15,7 @@ import pytest
 from jobs.axolotl import Layout, axolotl_config, uploads
 from jobs.load import load_job
 from orchestrator import data_gate, submit
+from orchestrator.data_run import stages
 from orchestrator.exits import Exit, Refused
 from orchestrator.report_plan import dry_run_lines, plan_document
 from orchestrator.report_text import Screen
@@ -220,3 +221,22 @@ def test_the_data_of_an_own_axolotl_file_is_read_and_scanned(through, tmp_path):
         planned_with(gated)
     with pytest.raises(Refused, match="truncated_last_line"):
         through(own(tmp_path, text[:-20]))
+
+
+def test_what_the_passes_paint_leaves_the_line_clean(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    with stages() as paint:
+        assert paint is not None
+        paint("proving the split", 95_000, 96_000)
+        paint("proving the split", 0, 9)
+    line = [" "] * 80
+    column = 0
+    for sign in capsys.readouterr().err:
+        if sign == "\r":
+            column = 0
+        else:
+            line[column], column = sign, column + 1
+    assert column == 0
+    assert "".join(line).strip() == ""

@@ -219,6 +219,23 @@ def test_an_output_folder_that_cannot_be_written(
     assert f"locked/out: {folder} can't be written" in finding.message
 
 
+def test_a_folder_whose_permissions_lie_is_tried(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # As below /proc, where root seems to be allowed everything; and a trial leaves nothing.
+    before = sorted(folder.iterdir())
+    load(folder, GOOD + "output: new/out\n")
+    (folder / "job.yaml").unlink()
+    assert sorted(folder.iterdir()) == before
+
+    def refused(path: Path, mode: int = 0o777) -> None:
+        raise PermissionError(1, "Operation not permitted", path)
+
+    monkeypatch.setattr("tempfile._os.mkdir", refused)
+    (finding,) = findings(folder, GOOD + "output: odd/out\n")
+    assert f"odd/out: {folder} can't be written: Operation not permitted" in finding.message
+
+
 def test_a_broken_link_as_output(folder: Path) -> None:
     (folder / "link").symlink_to(folder / "nowhere")
     (finding,) = findings(folder, GOOD + "output: link/out\n")

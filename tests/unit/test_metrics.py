@@ -164,6 +164,17 @@ LOG = (
 )
 
 
+def test_one_slow_step_does_not_make_the_tokens_a_second() -> None:
+    reader = MetricsReader(gpu_count=2)
+    for step, rate in enumerate([5.0, *[100.0] * 9, 50.0], 1):
+        record = {"event": "log", "step": step, "tokens/train_per_sec_per_gpu": rate}
+        reader.feed(json.dumps(record).encode() + b"\n")
+    # The newest ten, the slow first step no longer among them: ten equal shares by their seconds.
+    assert reader.latest.tokens_per_s == pytest.approx(2 * 10 / (9 / 100 + 1 / 50))
+    reader.feed(b'{"event": "log", "step": 12, "tokens/train_per_sec_per_gpu": 0}\n')
+    assert reader.latest.tokens_per_s == pytest.approx(2 * 10 / (9 / 100 + 1 / 50))
+
+
 def test_the_log_gives_the_same_figures_in_fewer_digits() -> None:
     for cut in (1, 7, len(LOG)):
         reader = LogMetricsReader()
