@@ -159,7 +159,8 @@ def planned_with(gated, *, reviewed=False):
     fake = FakeProvider(FakeCloud(VirtualClock(), random.Random(1)))
     regions = itertools.cycle(("EU-RO-1", "US-KS-2"))
     offers = [replace(offer, region=next(regions)) for offer in fake.offers()]
-    planned = submit.plan(gated.loaded, {"fake": SimpleNamespace(offers=lambda: offers)})
+    vendor = SimpleNamespace(offers=lambda: offers, traits=fake.traits)
+    planned = submit.plan(gated.loaded, {"fake": vendor})
     return submit.with_data(planned, gated, pii_reviewed=reviewed)
 
 
