@@ -150,5 +150,5 @@ def _paid_until(new: NewJob, offer: Offer, spent_usd: Decimal, now: float) -> fl
 
 def storage_rate(offer: Offer, disk_gib: int) -> Decimal:
     """Return USD per hour for the disk: none where the offer's price includes a fixed one."""
-    gib = disk_gib if offer.disk_gib is None else 0
+    gib = max(disk_gib, offer.least_disk_gib) if offer.disk_gib is None else 0
     return offer.storage_usd_per_gib_hour * gib

@@ -196,8 +196,9 @@ def adopt(runner: Runner, provider: str, machine: Instance, *, end: bool) -> str
     traits = runner.providers[provider].traits
     history: list[ev.AttemptEvent] = [
         ev.Opened(
-            began, job_id, number, machine.label, provider, offer, 0, traits.billing_step_s,
-            traits.list_lag_s, deadline_at, isinstance(runner.providers[provider], Billing),
+            began, job_id, number, machine.label, provider, offer, machine.disk_gib,
+            traits.billing_step_s, traits.list_lag_s, deadline_at,
+            isinstance(runner.providers[provider], Billing),
         ),
         ev.LaunchAsked(began),
         replace(machine_seen(now, machine, "adopted"), at=now),
@@ -216,8 +217,11 @@ def adopt(runner: Runner, provider: str, machine: Instance, *, end: bool) -> str
 
 def _offer_of(provider: str, machine: Instance) -> Offer:
     """Return an offer as the listing tells it: what it does not tell is zero, and shown so."""
-    price = machine.price_usd_per_hour or Decimal(0)
-    return Offer(provider, OfferKey(f"adopted:{machine.id}"), "unknown", 1, 0.0, price)
+    price = machine.price_usd_per_hour or machine.quoted_usd_per_hour or Decimal(0)
+    return Offer(
+        provider, OfferKey(f"adopted:{machine.id}"), "unknown", 1, 0.0, price,
+        storage_usd_per_gib_hour=machine.storage_usd_per_gib_hour,
+    )  # fmt: skip
 
 
 def _push_undriven(runner: Runner, done: set[str]) -> Iterable[Finding]:

@@ -75,6 +75,7 @@ class Offer:
     price_is_notional: bool = False  # a made-up price, shown as such (local quickstart)
     storage_usd_per_gib_hour: Decimal = Decimal(0)
     disk_gib: float | None = None  # None: as asked for
+    least_disk_gib: int = 0  # ... and no less is rented, or billed, than this
     billing_step_s: float | None = None  # None: the provider's trait
     host_ram_gib: float | None = None
     stock_rank: int = 0  # lower first among equal prices: how plentiful it is
@@ -134,6 +135,9 @@ class Instance:
     host_key: HostKey | None = None
     owner: str | None = None
     price_usd_per_hour: Decimal | None = None
+    quoted_usd_per_hour: Decimal | None = None  # at its launch, where it bears that stamp
+    disk_gib: int = 0  # rented with it, at the price below
+    storage_usd_per_gib_hour: Decimal = Decimal(0)
     created_at: float | None = None
     deadline_at: float | None = None  # as stamped on the machine, where the provider can tell
     workdir: str | None = None  # folder on the instance that is ours, where the provider fixes it

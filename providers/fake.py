@@ -117,7 +117,7 @@ class FakeProvider:
         self._meet(Verb.LAUNCH, Phase.BEFORE)
         with self.cloud.lock:
             machine = self.cloud.create(request)
-            answer = self._view(machine, machine.created_at)
+            answer = self.view(machine, machine.created_at)
         self._meet(Verb.LAUNCH, Phase.AFTER)
         return answer
 
@@ -132,7 +132,7 @@ class FakeProvider:
             lag_s = self.cloud.settings.describe_lag_s
             if machine is None or not _shown(machine, now, lag_s):
                 raise NotFound(f"describe {instance_id}: no such machine")
-            answer = self._view(machine, now)
+            answer = self.view(machine, now)
         self._meet(Verb.DESCRIBE, Phase.AFTER)
         return answer
 
@@ -151,7 +151,7 @@ class FakeProvider:
             living = [m for m in shown if m.deleted_at is None]
             if fault.omit and living:
                 shown.remove(self.cloud.rng.choice(living))
-            return tuple(self._view(m, now) for m in shown)
+            return tuple(self.view(m, now) for m in shown)
 
     def terminate(self, instance_id: InstanceId) -> None:
         """End the machine. Absent is success."""
@@ -215,7 +215,8 @@ class FakeProvider:
         else:
             machine.ends_after_reads -= 1
 
-    def _view(self, machine: Machine, now: float) -> Instance:
+    def view(self, machine: Machine, now: float) -> Instance:
+        """Return the machine as a read at `now` shows it, without lag or fault."""
         booted = now >= machine.created_at + self.cloud.settings.boot_delay_s
         if machine.stopped_at is not None:
             state = InstanceState.STOPPED
@@ -231,6 +232,8 @@ class FakeProvider:
             host_key=machine.host_key,
             owner=machine.owner,
             price_usd_per_hour=machine.price_usd_per_hour,
+            disk_gib=machine.request.disk_gib if machine.request is not None else 0,
+            storage_usd_per_gib_hour=machine.offer.storage_usd_per_gib_hour,
             created_at=machine.created_at,
             deadline_at=machine.deadline_at,
             workdir="/workspace",

@@ -16,6 +16,8 @@ NAME = "runpod"
 ANYWHERE = ""  # the scheduler chooses the data centre
 # USD per GB and month of 730 h, container and volume disk of a running pod: docs, pods/pricing.
 STORAGE_USD_PER_GIB_HOUR = (Decimal("0.10") / 730).quantize(Decimal("0.000001"), ROUND_UP)
+CONTAINER_GIB = 20  # of the container's own disk, wiped at each restart; the rest is the volume
+LEAST_VOLUME_GIB = 10  # the service's own floor
 STOCK = {"HIGH": 0, "MEDIUM": 1, "LOW": 2}
 CLOUDS = {Tier.SECURE: "SECURE", Tier.COMMUNITY: "COMMUNITY"}
 _PRICES = {Tier.SECURE: "secure", Tier.COMMUNITY: "community"}
@@ -88,6 +90,7 @@ def _offers_of_gpu(gpu: Mapping[str, Any], tier: Tier, count: int) -> Iterator[O
             tier=tier,
             storage_usd_per_gib_hour=STORAGE_USD_PER_GIB_HOUR,
             stock_rank=rank,
+            least_disk_gib=CONTAINER_GIB + LEAST_VOLUME_GIB,
         )
 
 

@@ -18,6 +18,8 @@ from providers.runpod_images import DEFAULT_IMAGE, Image, image_facts
 from providers.runpod_offers import (
     ANYWHERE,
     CLOUDS,
+    CONTAINER_GIB,
+    LEAST_VOLUME_GIB,
     STORAGE_USD_PER_GIB_HOUR,
     Candidate,
     money,
@@ -27,8 +29,6 @@ STAMP = "GPUJOB_POD_"  # the names of our stamps begin so
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}")
 ID = re.compile(r"[A-Za-z0-9_-]{1,64}")
 SSH_PORT = "22/tcp"
-CONTAINER_GIB = 20  # of the container's own disk, wiped at each restart; the rest is the volume
-LEAST_VOLUME_GIB = 10  # the service's own floor
 DEFAULT_DISK_GIB = 60  # 8.5 built environment, a 7B model of 15, its adapter, prepared data, spare
 
 STATES = {
@@ -110,6 +110,7 @@ def instance_of(pod: Mapping[str, Any], verb: str) -> Instance:
     if state is InstanceState.READY and direct is None:
         state = InstanceState.STARTING
     host, port, user = direct or (None, None, None)
+    disk_gib = _disk_gib(pod)
     return Instance(
         id=InstanceId(pod_id),
         label=name,
@@ -119,6 +120,9 @@ def instance_of(pod: Mapping[str, Any], verb: str) -> Instance:
         user=user,
         owner=stamped.get("OWNER"),
         price_usd_per_hour=price_of(pod, stamped.get("PRICE")),
+        quoted_usd_per_hour=_decimal(stamped.get("PRICE")),
+        disk_gib=disk_gib,
+        storage_usd_per_gib_hour=STORAGE_USD_PER_GIB_HOUR if disk_gib else Decimal(0),
         created_at=_moment(pod.get("createdAt")),
         deadline_at=_float(stamped.get("DEADLINE_AT")),
         workdir=stamped.get("WORKDIR"),
@@ -138,12 +142,16 @@ def price_of(pod: Mapping[str, Any], quoted: str | None) -> Decimal | None:
     agreed = _decimal(quoted)
     if agreed is None or cost <= agreed:
         return cost
+    disks_usd = (STORAGE_USD_PER_GIB_HOUR * _disk_gib(pod)).quantize(Decimal("0.01"), ROUND_UP)
+    return agreed if cost <= agreed + disks_usd else cost
+
+
+def _disk_gib(pod: Mapping[str, Any]) -> int:
+    """Return the GB of the container's disk and the volume, as far as the document tells them."""
     mounts = pod.get("mounts")
     persistent = mounts.get("persistent") if isinstance(mounts, dict) else None
     sizes = [pod.get("disk"), persistent.get("size") if isinstance(persistent, dict) else None]
-    gib = sum(size for size in sizes if isinstance(size, int))
-    disks_usd = (STORAGE_USD_PER_GIB_HOUR * gib).quantize(Decimal("0.01"), ROUND_UP)
-    return agreed if cost <= agreed + disks_usd else cost
+    return sum(size for size in sizes if isinstance(size, int))
 
 
 def started_at(pod: Mapping[str, Any]) -> str:

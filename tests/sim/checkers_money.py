@@ -17,9 +17,9 @@ DEARER = Decimal("1.3")  # world.maybe_dearer
 def bill_is_covered(end: End) -> Iterator[str]:
     """The estimate is never below the bill, and above it by a step and the time of the proof."""
     world = end.world
-    step = Decimal(str(world.cloud.settings.billing_step_s))
     counted: set[str] = set()
     for attempt in end.attempts():
+        step = Decimal(str(attempt.billing_step_s))
         for machine in attempt.machines:
             counted.add(machine.id)
             real = world.cloud.machines[machine.id]

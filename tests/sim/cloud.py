@@ -72,6 +72,11 @@ class SimProvider:
             raise Unavailable("terminate: 500")
         self._inner.terminate(instance_id)
 
+    def seen(self, instance_id: InstanceId) -> Instance:
+        """Return the machine as its own host sees it: no fault, no lag."""
+        cloud = self._world.cloud
+        return self._mask(self._inner.view(cloud.machines[instance_id], cloud.clock.now()))
+
     def _note_fence(self, verb: str, label: str) -> None:
         """Note an effect asked by a process while another holds the job's lease."""
         parsed = parse_label(label)

@@ -30,12 +30,14 @@ CALL_FAULTS: dict[str, tuple[float, float]] = {
     "find_5xx": (0.05, 0.6),
     "find_hang": (0.02, 0.1),
     "find_omit": (0.05, 0.4),
+    "find_empty": (0.05, 0.3),  # a well-formed list without anything (RunPod's face only)
     "find_rate_limited": (0.02, 0.3),
     "terminate_5xx": (0.1, 0.9),
     "terminate_lost_reply": (0.1, 0.6),
     "terminate_swallowed": (0.1, 0.6),
     "terminate_late": (0.1, 0.6),
     "terminate_rate_limited": (0.1, 0.5),
+    "terminate_404": (0.2, 0.7),  # not found, while it lives (RunPod's face only)
     "terminate_forbidden": (0.1, 0.4),
     "ssh_error": (0.02, 0.5),
     "ssh_hang": (0.01, 0.05),
@@ -60,6 +62,7 @@ MACHINE_FAULTS: dict[str, tuple[float, float]] = {
     "instance_dies": (0.1, 0.5),
     "instance_stopped": (0.1, 0.4),
     "dearer": (0.2, 0.6),  # than quoted
+    "log_silent": (0.3, 0.8),  # nobody vouches for the host key (RunPod's face only)
 }
 
 # A job that meets one of these is over before most others can strike: rarer, to go deep.
@@ -70,6 +73,11 @@ DEADLY = frozenset(
 
 # Per seed: probability that the world has it.
 WORLD_FAULTS: dict[str, float] = {
+    "runpod": 0.5,  # no fault: the real RunPod adapter, over its API as documents
+    "billing_off": 0.5,
+    "rate_limit": 0.25,
+    "list_pages": 0.3,
+    "cost_with_disks": 0.3,
     "cancel_early": 0.15,  # within 90 s of the submit
     "cancel_any_time": 0.2,
     "auth_window": 0.15,  # every verb refuses the key for a while

@@ -14,8 +14,10 @@ from orchestrator.home import Home
 from orchestrator.runner import Driver, Runner
 from orchestrator.store_journal import takeable
 from orchestrator.sweep import Unknown, sweep
+from providers.base import Provider
 from tests.sim.cloud import SimProvider
 from tests.sim.machines import SimSite
+from tests.sim.runpod import adapter
 from tests.sim.world import LIMITS, OWNER, Actor, Crash, SimHome, World
 
 BEAT_S = 30.0
@@ -125,7 +127,8 @@ class Commands(Actor):
 
 def make_runner(world: World, holder: str) -> Runner:
     """Return the hands of one simulated process."""
-    provider = SimProvider(world, holder)
+    below = SimProvider(world, holder)
+    provider: Provider = adapter(world, below) if world.runpod else below
     return Runner(
         world.store,
         {provider.name: provider},

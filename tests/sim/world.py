@@ -22,11 +22,12 @@ from orchestrator.plan import Caps, LaunchSpec, NewJob
 from orchestrator.policy import ALL_RULES, Limits, Rules
 from orchestrator.states import Reason
 from orchestrator.store import Store
-from providers.base import InstanceId, LaunchRequest, Offer
+from providers.base import InstanceId, LaunchRequest, Offer, OfferKey
 from providers.errors import AuthFailed, ProviderError, Unavailable
 from providers.fake import DEFAULT_OFFERS, EventKind, FakeCloud, FakeSettings
 from tests.sim.faults import MACHINE_FAULTS, Swarm, draw_swarm
 from tests.sim.machines import Box
+from tests.sim.runpod import STORAGE_RATE, Quota, offer_key
 
 START = 1_800_000_000.0
 SWARM_SEED = 1_000_003
@@ -111,6 +112,7 @@ class World:
     swarm: Swarm = field(init=False)
     cloud: FakeCloud = field(init=False)
     clock: SimClock = field(init=False)
+    quota: Quota = field(init=False)
     boxes: dict[InstanceId, Box] = field(default_factory=dict)
     actors: list[Actor] = field(default_factory=list)
     running: list[Actor] = field(default_factory=list)  # whose code runs now, innermost last
@@ -146,8 +148,9 @@ class World:
                 billing_step_s=self.rng.choice((1.0, 1.0, 60.0)),
                 enforces_deadline=not (has("no_dead_man") or self.dead_man_off),
             ),
-            offers=_offers(self.rng),
+            offers=_runpod_offers() if self.runpod else _offers(self.rng),
         )
+        self.quota = Quota(self.clock.monotonic, on=has("rate_limit"))
         self.calm_at = self.rng.uniform(*SAFETY_S)
         for name in ("auth_window", "outage_window", "ssh_window"):
             if has(name):
@@ -159,6 +162,11 @@ class World:
             self.calm_at = max(self.calm_at, self.windows["terminate_window"][1])
         self._settle_in(has)
 
+    @property
+    def runpod(self) -> bool:
+        """Return whether our processes see the cloud through the RunPod adapter."""
+        return "runpod" in self.swarm.rates
+
     # ---------------------------------------------------------------- what the user does
 
     def _settle_in(self, has: Callable[[str], bool]) -> None:
@@ -168,7 +176,9 @@ class World:
             budget = Decimal(str(round(self.rng.uniform(0.02, 0.4), 3)))
         max_s = self.rng.uniform(400.0, 1500.0) if has("tight_deadline") else 5400.0
         for number in range(self.rng.choice((1, 1, 1, 2))):
-            offers = tuple(self.rng.sample(self.cloud.offers, self.rng.randint(1, 5)))
+            offers = tuple(
+                self.rng.sample(self.cloud.offers, self.rng.randint(1, len(self.cloud.offers)))
+            )
             new = NewJob(
                 f"{self.rng.getrandbits(24):06x}", f"job-{number}", {}, offers,
                 LaunchSpec("ssh-ed25519 AAAA", disk_gib=20),
@@ -192,7 +202,7 @@ class World:
         if has("orphan"):
             label = label_of(owner8(OWNER), "0dd0dd", 1, "cccccc")
             deadline = self.clock.now() + self.rng.uniform(300.0, 3000.0)
-            request = LaunchRequest(label, OWNER, self.cloud.offers[0], "", deadline)
+            request = LaunchRequest(label, OWNER, self.cloud.offers[0], "", deadline, disk_gib=30)
             self.orphan = self.cloud.create(request).id
         self.note_machines()
 
@@ -322,3 +332,15 @@ def _offers(rng: random.Random) -> tuple[Offer, ...]:
     """Return the catalogue; in half of the worlds its disks cost extra."""
     extra = Decimal(rng.choice(("0", "0.0001")))
     return tuple(replace(offer, storage_usd_per_gib_hour=extra) for offer in DEFAULT_OFFERS)
+
+
+def _runpod_offers() -> tuple[Offer, ...]:
+    """Return the same as RunPod sells them."""
+    return tuple(
+        replace(
+            offer, provider="runpod", key=OfferKey(offer_key(offer.gpu, offer.gpu_count)),
+            storage_usd_per_gib_hour=STORAGE_RATE, least_disk_gib=30,
+        )
+        for offer in DEFAULT_OFFERS
+        if not offer.interruptible
+    )  # fmt: skip

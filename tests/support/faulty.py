@@ -10,7 +10,7 @@ import contextlib
 import json
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,11 @@ PYTHON = """\
 #!/bin/sh
 case "$2" in
   *version*axolotl*) echo 0.21.0 ;;
-  *torch.cuda*) echo '{"cuda": "13.0", "available": true, "count": 1}' ;;
+  *torch.cuda*)
+    case "$(nvidia-smi)" in
+      *"CUDA Version: 13"*) echo '{"cuda": "13.0", "available": true, "count": 1}' ;;
+      *) echo '{"cuda": "13.0", "available": false, "count": 0}' ;;
+    esac ;;
   *) exec %s "$@" ;;
 esac
 """
@@ -56,7 +60,8 @@ OK, NO_OFFER, UNFINISHED = 0, 3, 4
 class Fault:
     """A scenario: switches armed before the submit, or harm done once the training runs.
 
-    ends: the exit codes that tell the truth. rivals: what SkyPilot 0.14.1 and dstack 0.22.5 did in
+    ends: the exit codes that tell the truth. settings: the simulator's, from its start. env:
+    settings of gpujob beside FAST. skypilot, dstack: what SkyPilot 0.14.1 and dstack 0.22.5 did in
     the same one, where it was measured.
     """
 
@@ -65,6 +70,7 @@ class Fault:
     harm: dict[str, Any] | None = None
     ends: tuple[int, ...] = (OK,)
     settings: dict[str, Any] = field(default_factory=dict)
+    env: dict[str, str] = field(default_factory=dict)
     skypilot: str = ""
     dstack: str = ""
 
@@ -130,6 +136,7 @@ def play(fault: Fault, folder: Path) -> Outcome:
     """Run the scenario to its end."""
     with stage(folder, **fault.settings) as (running, found, path):
         foreign = running.foreign()
+        found.environ |= fault.env
         for armed in fault.armed:
             running.fault(**armed)
         began = time.monotonic()
@@ -170,15 +177,31 @@ def arm(name: str, **options: Any) -> tuple[dict[str, Any], ...]:
     return ({"name": name} | options,)
 
 
-def table(rows: list[tuple[Fault, Outcome]], base_s: float) -> str:
+Row = dict[str, Any]  # JSON: one fault and what came of it
+
+
+def row_of(fault: Fault, came: Outcome, base_s: float) -> Row:
+    """Return what is kept of a run. base_s: billed seconds of a run without fault."""
+    return {
+        "fault": fault.name,
+        "exit": came.code,
+        "creates": came.creates,
+        "left": came.left,
+        "extra_s": round(came.billed_s - base_s, 1),
+        "held": came.left == 0 and came.foreign_alive and came.code in fault.ends,
+    }
+
+
+def table(rows: list[Row], faults: Iterable[Fault]) -> str:
     """Return the fault table as Markdown."""
+    rivals = {fault.name: (fault.skypilot or "-", fault.dstack or "-") for fault in faults}
     head = (
         "| fault | gpujob: exit | create calls | left alive | extra billed s "
         "| SkyPilot | dstack |\n"
         "|---|---|---|---|---|---|---|\n"
     )
     return head + "".join(
-        f"| {fault.name} | {came.code} | {came.creates} | {came.left} "
-        f"| {came.billed_s - base_s:.1f} | {fault.skypilot or '-'} | {fault.dstack or '-'} |\n"
-        for fault, came in rows
+        f"| {row['fault']} | {row['exit']} | {row['creates']} | {row['left']} "
+        f"| {row['extra_s']:.1f} | {' | '.join(rivals.get(row['fault'], ('-', '-')))} |\n"
+        for row in rows
     )
