@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from orchestrator.policy import ALL_RULES, Rules
-from tests.sim.faults import draw_swarm
+from tests.sim.faults import CONDITIONS, draw_swarm
 from tests.sim.world import SWARM_SEED
 
 
@@ -95,6 +95,27 @@ BUGS: dict[str, Bug] = {
         "trust_only_verdict",
         (("collect_is_blind", True),),  # else the check of what came home saves the day
     ),
+    "RunPod: post a create again after a 5xx": Bug(
+        ("runpod", "launch_lost_reply"), DOUBLE, None, (("adapter_bug", "create_twice"),)
+    ),
+    "RunPod: take EXITED for gone": Bug(
+        ("runpod", "instance_stopped"), PROOF | LEAK, None, (("adapter_bug", "exited_is_gone"),)
+    ),
+    "RunPod: read the first page alone": Bug(
+        ("runpod", "list_pages", "foreign_machines", "launch_lost_reply"),
+        LEAK | MONEY | DOUBLE,
+        None,
+        (("adapter_bug", "one_page"),),
+    ),
+    "RunPod: take any error for gone": Bug(
+        ("runpod", "outage_window"), PROOF | LEAK, None, (("adapter_bug", "any_error_is_gone"),)
+    ),
+    "RunPod: leave the disks out of the bill": Bug(
+        ("runpod", "trainer_hangs"),
+        frozenset({"billed_is_the_bill"}),
+        None,
+        (("adapter_bug", "bill_without_disks"),),
+    ),
     "start the trainer again": Bug(
         ("pause_at_effect", "two_supervisors"),
         frozenset({"trains_once"}),
@@ -112,6 +133,7 @@ def seeds_for(bug: Bug, *, first: int = 1) -> Iterator[int]:
     seed = first
     while True:
         swarm = draw_swarm(random.Random(seed + SWARM_SEED))
-        if all(name in swarm.rates for name in bug.needs) and len(swarm.rates) <= FEW:
+        faults = swarm.rates.keys() - CONDITIONS.keys()
+        if all(name in swarm.rates for name in bug.needs) and len(faults) <= FEW:
             yield seed
         seed += 1

@@ -15,6 +15,7 @@ from orchestrator.states import ENDINGS, Outcome, Reason, State
 from providers.fake import EventKind, Machine
 from tests.sim.checkers_money import (
     bill_is_covered,
+    billed_is_the_bill,
     budget_is_kept,
     dearer_is_ended,
     nothing_for_nothing,
@@ -281,6 +282,7 @@ CHECKERS: tuple[Callable[[End], Iterator[str]], ...] = (
     breaks_nothing,
     closed_with_proof,
     bill_is_covered,
+    billed_is_the_bill,
     nothing_for_nothing,
     outcome_is_true,
     cancel_is_heeded,

@@ -9,8 +9,12 @@ from decimal import Decimal
 from orchestrator import events as ev
 from orchestrator import ledger
 from orchestrator.states import Reason, State
+from tests.sim.cloud import SimProvider
 from tests.sim.end import SLACK_S, End
+from tests.sim.runpod import adapter
 
+EXACT = Decimal("0.000001")  # floats carry the amounts
+SETTLED_S = 2 * 3600.0 + 900.0  # the hour of the end is closed by then, and its record written
 DEARER = Decimal("1.3")  # world.maybe_dearer
 
 
@@ -52,6 +56,26 @@ def bill_is_covered(end: End) -> Iterator[str]:
         # It lived and died between our looks, after a launch whose outcome nobody told us.
         if world.cloud.bill(real.id) > bounds[real.label] * DEARER:
             yield f"{real.id} {real.label} is in no ledger, not even as a suspect"
+
+
+def billed_is_the_bill(end: End) -> Iterator[str]:
+    """What the RunPod adapter reads as billed, hours after the end, is the bill, exactly."""
+    world = end.world
+    if not world.runpod or "billing_off" in world.swarm.rates or end.broken is not None:
+        return
+    provider = adapter(world, SimProvider(world, "checker"))
+    before = world.time
+    world.time += SETTLED_S
+    for real in end.machines:
+        if real.deleted_at is None:
+            continue
+        told = provider.billed(real.id, real.created_at, real.deleted_at)
+        bill = world.cloud.bill(real.id)
+        if told is None and bill > 0:
+            yield f"{real.id}: {bill} was charged, and nothing is shown as billed"
+        if told is not None and abs(told - bill) > EXACT:
+            yield f"{real.id}: {told} shown as billed, {bill} was charged"
+    world.time = before
 
 
 def nothing_for_nothing(end: End) -> Iterator[str]:

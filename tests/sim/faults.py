@@ -71,13 +71,17 @@ DEADLY = frozenset(
      "dearer", "boot_never", "ssh_never"}
 )  # fmt: skip
 
-# Per seed: probability that the world has it.
-WORLD_FAULTS: dict[str, float] = {
-    "runpod": 0.5,  # no fault: the real RunPod adapter, over its API as documents
+# Per seed too, and no fault: what the cloud is like. The last four are RunPod's alone.
+CONDITIONS: dict[str, float] = {
+    "runpod": 0.5,  # seen through the real RunPod adapter, over its API as documents
     "billing_off": 0.5,
     "rate_limit": 0.25,
     "list_pages": 0.3,
     "cost_with_disks": 0.3,
+}
+
+# Per seed: probability that the world has it.
+WORLD_FAULTS: dict[str, float] = {
     "cancel_early": 0.15,  # within 90 s of the submit
     "cancel_any_time": 0.2,
     "auth_window": 0.15,  # every verb refuses the key for a while
@@ -128,11 +132,11 @@ def draw_swarm(rng: random.Random) -> Swarm:
         level = max(rng.random(), 0.7) if name in chosen else rng.random()
         if among or name in chosen:
             swarm.rates[name] = low * (high / low) ** level
-    for name, chance in WORLD_FAULTS.items():
+    for name, chance in {**CONDITIONS, **WORLD_FAULTS}.items():
         if rng.random() < chance:
             swarm.rates[name] = 1.0
             swarm.counts[name] += 1
     return swarm
 
 
-ALL_FAULTS = (*CALL_FAULTS, *MACHINE_FAULTS, *WORLD_FAULTS)
+ALL_FAULTS = (*CALL_FAULTS, *MACHINE_FAULTS, *CONDITIONS, *WORLD_FAULTS)

@@ -32,6 +32,7 @@ from providers.runpod import RunPodProvider
 from providers.runpod_offers import STORAGE_USD_PER_GIB_HOUR
 from providers.runpod_pods import STAMP
 from providers.runpod_start import HOST_KEY_WORD
+from tests.sim.adapter_bugs import ADAPTER_BUGS
 
 if TYPE_CHECKING:
     from tests.sim.cloud import SimProvider
@@ -287,6 +288,8 @@ def adapter(world: World, below: SimProvider) -> RunPodProvider:
     wire = Wire(world, below)
     for api in (found._api, found._log_api):
         api._asked = wire.asked  # type: ignore[assignment,method-assign]
+    if world.adapter_bug is not None:
+        ADAPTER_BUGS[world.adapter_bug](found, world)
     return found
 
 

@@ -106,6 +106,7 @@ class World:
     rules: Rules = ALL_RULES
     agent_has_no_claim: bool = False  # two planted bugs of the instance's side
     collect_is_blind: bool = False
+    adapter_bug: str | None = None  # of adapter_bugs.py
     dead_man_off: bool = False  # L2 is off on every machine
     time: float = 0.0
     rng: random.Random = field(init=False)
