@@ -47,6 +47,8 @@ def read_exit(document: Mapping[str, Any]) -> ExitReport:
         verdict = "failed"
     if not succeeded and reason is Reason.SUCCEEDED:
         reason = Reason.INCOMPLETE
+    if reason is Reason.INTERRUPTED:  # a signal that none of ours sends: the machine's own end
+        reason = Reason.INSTANCE_LOST
     return ExitReport(
         verdict=str(verdict),
         reason=reason,

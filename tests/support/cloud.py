@@ -134,14 +134,17 @@ class Cloud:
             for pod in self.pods(living=False)
         )
 
-    def wait(self, check: Callable[[], Any], what: str, patience_s: float = PATIENCE_S) -> Any:
+    def wait(
+        self, check: Callable[[], Any], what: str, patience_s: float = PATIENCE_S,
+        *, pause_s: float = 0.02,
+    ) -> Any:  # fmt: skip
         """Return the first true answer of `check`; fails with `what` when it never comes."""
         until = time.monotonic() + patience_s
         while time.monotonic() < until:
             found = check()
             if found:
                 return found
-            time.sleep(0.02)
+            time.sleep(pause_s)
         raise AssertionError(f"never came: {what}; {self.state()}")
 
 

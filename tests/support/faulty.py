@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import contextlib
 import json
+import subprocess
 import sys
 import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -95,9 +97,9 @@ def tool(folder: Path) -> Gpujob:
     return found
 
 
-def job(found: Gpujob) -> Path:
-    """Return a job file for one L4, or another GPU where that is refused."""
-    path = found.write_job(seconds_per_step=0.1)
+def job(found: Gpujob, **switches: Any) -> Path:
+    """Return a job file for one L4, or another GPU where that is refused; switches: the stub's."""
+    path = found.write_job(**switches)
     python = found.stub / "bin" / "python"
     python.unlink()
     python.write_text(PYTHON % sys.executable)
@@ -108,11 +110,13 @@ def job(found: Gpujob) -> Path:
 
 
 @contextlib.contextmanager
-def stage(folder: Path, **settings: Any) -> Iterator[tuple[Cloud, Gpujob, Path]]:
+def stage(
+    folder: Path, *, step_s: float = 0.1, **settings: Any
+) -> Iterator[tuple[Cloud, Gpujob, Path]]:
     """Yield a simulator with a foreign pod, a gpujob set up for it, and a job."""
     folder.mkdir(parents=True, exist_ok=True)
     found = tool(folder)
-    path = job(found)
+    path = job(found, seconds_per_step=step_s)
     mounts = [f"--mount={found.stub}:{VENV}", *axolotl_mounts(Path(sys.prefix))]
     with cloud(folder / "cloud", *mounts, **settings) as running:
         found.environ |= {"RUNPOD_API_KEY": running.key, "RUNPOD_API_BASE_URL": running.url}
@@ -132,9 +136,14 @@ def training(running: Cloud) -> str | None:
     return None
 
 
+def training_or_over(running: Cloud, process: subprocess.Popen[str]) -> str | bool | None:
+    return training(running) or process.poll() is not None
+
+
 def play(fault: Fault, folder: Path) -> Outcome:
     """Run the scenario to its end."""
-    with stage(folder, **fault.settings) as (running, found, path):
+    step_s = 0.5 if fault.harm else 0.1  # harm takes a moment to be done
+    with stage(folder, step_s=step_s, **fault.settings) as (running, found, path):
         foreign = running.foreign()
         found.environ |= fault.env
         for armed in fault.armed:
@@ -142,9 +151,10 @@ def play(fault: Fault, folder: Path) -> Outcome:
         began = time.monotonic()
         process = found.start("submit", str(path), "--yes")
         if fault.harm:
-            pod = running.wait(lambda: training(running) or process.poll() is not None, "training")
-            if isinstance(pod, str):
-                do_harm(running, pod, dict(fault.harm))
+            look = partial(training_or_over, running, process)
+            pod = running.wait(look, "training", LIMIT_S, pause_s=0.2)
+            assert isinstance(pod, str), "it was over before any harm was done"
+            do_harm(running, pod, dict(fault.harm))
         done = found.finish(process, timeout_s=LIMIT_S)
         running.calm()
         living = [p["id"] for p in running.pods()]

@@ -51,6 +51,7 @@ def test_a_proper_status_and_verdict() -> None:
     [
         ({"verdict": "failed", "reason": "OUT_OF_MEMORY", "rc": 1}, "failed", Reason.OUT_OF_MEMORY),
         ({"verdict": "stopped", "reason": "DEADLINE"}, "stopped", Reason.DEADLINE),
+        ({"verdict": "stopped", "reason": "INTERRUPTED"}, "stopped", Reason.INSTANCE_LOST),
         ({"verdict": "succeeded", "reason": "DIVERGED"}, "failed", Reason.DIVERGED),
         ({"verdict": "failed", "reason": "SUCCEEDED"}, "failed", Reason.INCOMPLETE),
         ({"rc": 1}, "failed", Reason.INCOMPLETE),
