@@ -14,7 +14,7 @@ from typing import Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
 from jobs.spec_types import Count, Epochs, Gpus, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
-from jobs.targets import is_target
+from jobs.targets import BadTarget, Bucket, is_target, target
 
 # What differs between the methods. Adapters start from zero and bear ten times the learning rate; a
 # full fine-tune holds an optimizer state for every weight, so it takes the 8-bit, paged one.
@@ -287,9 +287,39 @@ class Checkpoints(BaseModel):
         description="Bring each checkpoint home while it trains, so that another machine can go "
         "on from it; by default for adapters, whose checkpoints are small.",
     )
+    target: str | None = Field(
+        None,
+        description="s3://bucket/prefix to which the machine itself sends each checkpoint while "
+        "it trains, instead of home; it gets no key for it.",
+    )
+    upload_mb_per_s: Real | None = Field(
+        50.0, gt=0, le=1e5, description="Fastest upload of a checkpoint to target, MB/s."
+    )
 
-    def kept_at_home(self, method: Method) -> int:
-        """Return how many checkpoints are kept at home; 0: none is brought."""
+    @field_validator("target")
+    @classmethod
+    def _a_bucket(cls, value: str | None) -> str | None:
+        if value is None:
+            return None
+        try:
+            place = target(value)
+        except BadTarget as bad:
+            raise ValueError(f"{bad}. {bad.remedy}") from bad
+        if not isinstance(place, Bucket):
+            said = f"{value}: checkpoints go to s3://bucket/prefix, or home"
+            raise ValueError(said)  # noqa: TRY004 - its form is wrong, not its type
+        return str(place)
+
+    @model_validator(mode="after")
+    def _one_place(self) -> Checkpoints:
+        if self.target is not None and self.bring_home:
+            raise ValueError("target and bring_home: give one of the two")
+        return self
+
+    def kept(self, method: Method) -> int:
+        """Return how many checkpoints are kept off the machine, at `target` or at home; 0: none."""
+        if self.target is not None:
+            return self.keep
         wanted = method is not Method.FULL if self.bring_home is None else self.bring_home
         return self.keep if wanted else 0
 

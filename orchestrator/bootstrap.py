@@ -39,6 +39,7 @@ OLDEST_PYTHON = (3, 8)  # the agent's
 SPARE_BYTES = 2 << 30  # beside what is uploaded: log, prepared data, adapter, checkpoints
 SMALL_BYTES = 1 << 18  # a file up to this goes along with the order instead of by itself
 BUILD_LOOK_S = 2.0
+LATER_LOOK_S = 0.2
 BUILD_STEP_S = 10.0  # a step that builds returns after so long, to be called again
 
 
@@ -86,6 +87,7 @@ class Payload:
     watch: Mapping[str, float | None] | None = None  # the watchdog's limits, seconds; None: none
     progress: Callable[[str, int, int], None] | None = None  # file name, bytes done, bytes in all
     rented: Rented = NOT_RENTED
+    later: Callable[[], tuple[Upload, ...] | None] | None = None  # None: not yet; called again
 
 
 class Environment(Protocol):
@@ -121,6 +123,7 @@ class Bootstrap:
     found: Found = NOTHING_KNOWN
     _environment: Environment | None = None
     _done: set[str] = field(default_factory=set)
+    _later: tuple[Upload, ...] = ()
 
     def next(self, shell: Shell) -> str | None:
         """Perform the next missing step and return its name; None when nothing is missing.
@@ -208,6 +211,18 @@ class Bootstrap:
                 return Did(f"{state.step}, {state.done} of {state.of}", again=True)
             self.clock.sleep(BUILD_LOOK_S)
 
+    def find_checkpoint(self, _: Shell) -> Did:
+        """Have the files found that have to be fetched from elsewhere before they are sent."""
+        if self.payload.later is None:
+            return NOTHING
+        until = self.clock.monotonic() + BUILD_STEP_S
+        while (found := self.payload.later()) is None:
+            if self.clock.monotonic() >= until:
+                return Did("fetched from its store", again=True)
+            self.clock.sleep(LATER_LOOK_S)
+        self._later = found
+        return Did("found") if found else NOTHING
+
     def send_model(self, shell: Shell) -> Did:
         """Upload a base model's larger files."""
         return self._send(shell, lambda upload: upload.path.startswith("model/"))
@@ -278,7 +293,7 @@ class Bootstrap:
     def _files(self) -> list[Upload]:
         """Return the uploads file by file."""
         found = []
-        for upload in self.payload.uploads:
+        for upload in (*self.payload.uploads, *self._later):
             if upload.local.is_dir():
                 below = sorted(path for path in upload.local.rglob("*") if path.is_file())
                 names = [(path, path.relative_to(upload.local).as_posix()) for path in below]
@@ -301,6 +316,7 @@ STEPS: tuple[tuple[str, Callable[[Bootstrap, Shell], Did]], ...] = (
     ("machine", Bootstrap.check_machine),
     ("environment", Bootstrap.make_environment),
     ("torch", Bootstrap.check_torch),
+    ("checkpoint", Bootstrap.find_checkpoint),
     ("model", Bootstrap.send_model),
     ("data", Bootstrap.send_data),
     ("order", Bootstrap.send_order),

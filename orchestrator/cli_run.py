@@ -70,6 +70,7 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
     from orchestrator import submit as room
     from orchestrator import submit_money
     from orchestrator.artifacts import checkpoint
+    from orchestrator.compose_store import fetch_for_resume
     from orchestrator.measured import read
     from orchestrator.states import Reason
 
@@ -92,13 +93,16 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
             fresh = room.plan(loaded, parts.providers, read(state.home.root))
             return submit_money.preflight(room.where_it_may_go(fresh, record), parts.providers)
 
-        found = checkpoint.newest(state.home.checkpoints(job_id))
+        folder = state.home.checkpoints(job_id)
+        passed_over = fetch_for_resume(record.new, loaded.spec, folder)
+        found = checkpoint.newest(folder)
         said = (
             "no checkpoint of it is at home: it begins anew"
             if found is None
             else f"goes on from step {checkpoint.step_of(found)} of #{job_id}"
         )
-        planned = _looked_at(_noted(replace(quote(), resume_from=found), said), state, parts)
+        noted = _noted(replace(quote(), resume_from=found), said, *passed_over)
+        planned = _looked_at(noted, state, parts)
         planned = _agreed(planned, quote, state, parts, yes=yes, as_json=as_json)
         if detach:
             return _detached(planned, state, as_json=as_json)
@@ -128,10 +132,12 @@ def _agreed(
 
     quote: asks for the offers anew. Raises Refused.
     """
+    from orchestrator.compose_store import check_target
     from orchestrator.push_check import check_places
     from orchestrator.submit_money import as_agreed
 
     spec = planned.spec
+    check_target(spec, parts.runner.limits.push_check_s)
     planned = _noted(
         planned, *check_places(spec.pushes, spec.name, parts.runner.limits.push_check_s)
     )

@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from orchestrator.clock import Clock
     from orchestrator.home import Home
     from orchestrator.remote import Shell
+    from orchestrator.shipping import Fetching
     from orchestrator.site import Site
     from orchestrator.site_order import SiteOrder
     from orchestrator.store import Store
@@ -54,6 +55,7 @@ class SiteMaker:
         """Return the site of one attempt; connects only when it is used."""
         from jobs.spec import JobSpec
         from orchestrator.artifacts.collect import Result
+        from orchestrator.compose_store import shipping_of
         from orchestrator.host_pin import connect_pinned
         from orchestrator.paramiko_shell import ParamikoShell
         from orchestrator.remote import Target
@@ -83,12 +85,14 @@ class SiteMaker:
                 return ParamikoShell.connect(target, clock=self.clock)
             return connect_pinned(target, pin, clock=self.clock, tell=log.warning)
 
-        return SshSite(connect, bootstrap, result)
+        return SshSite(connect, bootstrap, result, shipping_of(order, spec, self.clock))
 
     def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
         from jobs.axolotl import Layout, uploads
+        from orchestrator.compose_store import fetching_of
         from orchestrator.watchdog import as_order, limits_of
 
+        fetching = fetching_of(order, spec)
         return Payload(
             job=order.job_id,
             attempt=order.attempt,
@@ -108,8 +112,9 @@ class SiteMaker:
                     Upload(upload.local, upload.remote.removeprefix("./"))
                     for upload in uploads(spec, Layout("."))
                 ),
-                *_checkpoint(order),
+                *(() if fetching is not None else _checkpoint(order)),
             ),
+            later=None if fetching is None else lambda: _fetched(fetching, order),
             expect_adapter=spec.method != "full",
             may_stop_early=may_stop_early(spec),
             self_destruct=order.self_destruct,
@@ -164,7 +169,11 @@ class SiteMaker:
         )
 
 
-def _checkpoint(order: SiteOrder) -> list[Upload]:
+def _fetched(fetching: Fetching, order: SiteOrder) -> tuple[Upload, ...] | None:
+    return _checkpoint(order) if fetching.done() else None
+
+
+def _checkpoint(order: SiteOrder) -> tuple[Upload, ...]:
     """Return the files of the checkpoint to go on from, at their places on the instance.
 
     Axolotl itself finds the newest one below its output folder (auto_resume_from_checkpoints).
@@ -173,12 +182,12 @@ def _checkpoint(order: SiteOrder) -> list[Upload]:
 
     found = checkpoint.newest(order.checkpoints) if order.checkpoints is not None else None
     if found is None:
-        return []
+        return ()
     place = f"out/{found.name}"
-    return [
+    return tuple(
         Upload(path, f"{place}/{path.relative_to(found).as_posix()}")
         for path in checkpoint.files_of(found)
-    ]
+    )
 
 
 def compose_run(

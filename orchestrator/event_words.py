@@ -122,7 +122,7 @@ _WORDS: dict[str, Callable[[Data], str]] = {
     "StartAsked": lambda _: "starting the training",
     "TrainerStarted": lambda _: "the training runs",
     "CheckpointKept": lambda d: (
-        f"checkpoint of step {d['step']} is at home, {size(int(d['bytes']))}"
+        f"checkpoint of step {d['step']} is safe off the machine, {size(int(d['bytes']))}"
     ),
     "TrainerExited": _exited,
     "ArtifactsPushed": _pushed,

@@ -264,6 +264,7 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         gpu=attempt.offer.gpu,
         gpus=0 if own or attempt.offer.gpu == "CPU" else attempt.offer.gpu_count,
         vram_gib=attempt.offer.vram_gib,
+        keep_checkpoints=case.terms.keep_checkpoints,
     )
 
 

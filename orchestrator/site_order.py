@@ -38,3 +38,4 @@ class SiteOrder:
     gpu: str = "CPU"  # of the offer: how the job is shared out depends on the card
     gpus: int = 0  # rented ones, and their memory as sold: checked on arrival; 0: nothing to check
     vram_gib: float = 0.0
+    keep_checkpoints: int = 0

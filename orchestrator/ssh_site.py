@@ -6,6 +6,7 @@ import json
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from orchestrator.artifacts.collect import Result, collect
 from orchestrator.artifacts.manifest import ArtifactsMissing, ArtifactsRefused
 from orchestrator.bootstrap import ORDER, Bootstrap
 from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell, ShellError
+from orchestrator.shipping import Shipping
 from orchestrator.site import AgentStatus, Collected, Kept, SiteError, SiteRefused
 from orchestrator.states import Reason
 
@@ -40,10 +42,18 @@ class SshSite:
     """One attempt's machine.
 
     connect: makes the connection, for the first call and after each lost one. bootstrap: what the
-    attempt needs. result: what its result is made of.
+    attempt needs. result: what its result is made of. shipping: takes the checkpoints to a store;
+    None: they come home.
     """
 
-    def __init__(self, connect: Callable[[], Shell], bootstrap: Bootstrap, result: Result) -> None:
+    def __init__(
+        self,
+        connect: Callable[[], Shell],
+        bootstrap: Bootstrap,
+        result: Result,
+        shipping: Shipping | None = None,
+    ) -> None:
+        self._shipping = shipping
         self._connect = connect
         self._bootstrap = bootstrap
         self._result = result
@@ -134,6 +144,9 @@ class SshSite:
         enough = checkpoint.pace(self._bootstrap.clock, KEEP_S)
         remote = f"{self._folder}/out/checkpoint-{step}"
         with self._connected() as shell:
+            if self._shipping is not None:
+                listed = partial(self._checkpoint_manifest, shell, step)
+                return self._shipping.keep(shell, self._script, self._folder, step, listed)
             try:
                 size = checkpoint.bring(
                     shell, remote, folder, step, self._checkpoint_manifest(shell, step),

@@ -284,7 +284,7 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
                 keep_on_failure_s=planned.keep_on_failure_s,
                 max_s=float(spec.limits.hours) * 3600,
                 boot_timeout_s=None if boot is None else float(boot) * 60,
-                keep_checkpoints=spec.checkpoints.kept_at_home(spec.method),
+                keep_checkpoints=spec.checkpoints.kept(spec.method),
             ),
             output_folder=str(spec.output_folder),
             pushes=spec.pushes,

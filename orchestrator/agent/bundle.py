@@ -29,6 +29,7 @@ AGENT_MODULES = (
     "weights",
     "verdict",
     "order",
+    "carrier",
     "keeper",
     "daemon",
     "commands",

@@ -14,6 +14,7 @@ import sys
 import time
 from typing import Any, Iterator
 
+from orchestrator.agent.carrier import GRANTS_BYTES, carried, carry, part_bytes
 from orchestrator.agent.daemon import launch
 from orchestrator.agent.files import (
     CLAIM,
@@ -37,7 +38,9 @@ USAGE = """usage: gpujob_agent.py start ORDER
        gpujob_agent.py status FOLDER
        gpujob_agent.py await FOLDER [--timeout S]
        gpujob_agent.py stop FOLDER [--now] [--reason REASON]
-       gpujob_agent.py manifest FOLDER [--checkpoint STEP]"""
+       gpujob_agent.py manifest FOLDER [--checkpoint STEP]
+       gpujob_agent.py carry FOLDER
+       gpujob_agent.py carried FOLDER"""
 ANSWERED, FAILED, BAD_INPUT, FOREIGN_CLAIM = 0, 1, 2, 3
 ANSWER_TIMEOUT_S = 30.0
 STOP_MARGIN_S = 20.0  # beyond the grace: KILL, checks of what was saved
@@ -101,6 +104,13 @@ def _dispatch(argv: list[str]) -> Document:
         return stop(place, now="--now" in options, reason=options.get("--reason", "CANCELLED"))
     if command == "manifest":
         return manifest(place, options.get("--checkpoint"))
+    if command == "carried":
+        return carried(place)
+    if command == "carry":
+        try:
+            return carry(place, sys.stdin.buffer.read(GRANTS_BYTES))
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise CannotAnswer(BAD_INPUT, "grants: %s" % error) from None
     raise CannotAnswer(BAD_INPUT, USAGE)
 
 
@@ -240,7 +250,8 @@ def _environments() -> Iterator[tuple[int, str]]:
 def manifest(folder: str, checkpoint: str | None = None) -> Document:
     """Return path, size and sha256 of the regular files below out/, no symlinks, no checkpoints.
 
-    With a step: of that checkpoint's; no files where it was pruned, or never was.
+    With a step: of that checkpoint's, with the hashes of the parts in which a store takes them; no
+    files where it was pruned, or never was.
     """
     order = read_document(os.path.join(folder, ORDER)) or {}
     out = os.path.join(folder, str(order.get("out") or "out"))
@@ -248,7 +259,7 @@ def manifest(folder: str, checkpoint: str | None = None) -> Document:
         out = os.path.join(out, "checkpoint-%d" % int(checkpoint))
     files = []
     for path in _walk(out, "", 0):
-        entry = _hashed(out, path)
+        entry = _hashed(out, path, parted=checkpoint is not None)
         if entry is not None:
             files.append(entry)
         if len(files) > MANIFEST_FILES:
@@ -277,26 +288,37 @@ def _plain(name: str) -> bool:
     return name.isprintable() and "\\" not in name
 
 
-def _hashed(root: str, path: str) -> dict[str, Any] | None:
+def _hashed(root: str, path: str, *, parted: bool) -> dict[str, Any] | None:
     """Return the entry of one file, as opened: what a symlink points at is never read."""
-    digest = hashlib.sha256()
-    total = 0
     try:
         flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
         fd = os.open(os.path.join(root, path), flags)
     except OSError:
         return None
-    if not stat.S_ISREG(os.fstat(fd).st_mode):
+    status = os.fstat(fd)
+    if not stat.S_ISREG(status.st_mode):
         os.close(fd)
         return None
+    part = part_bytes(status.st_size)
+    whole, of_part = hashlib.sha256(), hashlib.sha256()
+    parts: list[str] = []
+    total = filled = 0
     with os.fdopen(fd, "rb") as file:
         while True:
             chunk = file.read(1 << 20)
             if not chunk:
                 break
-            digest.update(chunk)
             total += len(chunk)
-    return {"path": path, "bytes": total, "sha256": digest.hexdigest()}
+            whole.update(chunk)
+            if not parted or status.st_size <= part:
+                continue
+            of_part.update(chunk)
+            filled += len(chunk)
+            if filled == part or total == status.st_size:
+                parts.append(of_part.hexdigest())
+                of_part, filled = hashlib.sha256(), 0
+    entry = {"path": path, "bytes": total, "sha256": whole.hexdigest()}
+    return dict(entry, parts=parts) if parts else entry
 
 
 if __name__ == "__main__":

@@ -66,7 +66,7 @@ def bring(
         raise ArtifactsRefused(f"checkpoint {step} is damaged: {bad}") from bad
     if not finite:
         raise ArtifactsRefused(f"checkpoint {step} holds NaN or infinite values")
-    _publish(part, folder / f"checkpoint-{step}", step, choice)
+    publish(part, folder / f"checkpoint-{step}", step, choice)
     return choice.total_bytes
 
 
@@ -92,7 +92,7 @@ def newest(folder: Path) -> Path | None:
 
     One that is not whole is passed over: the one before it serves. Reads every byte.
     """
-    for step in sorted(_steps(folder), reverse=True):
+    for step in sorted(steps_in(folder), reverse=True):
         path = folder / f"checkpoint-{step}"
         if is_whole(path):
             return path
@@ -121,7 +121,7 @@ def step_of(path: Path) -> int:
 
 def prune(folder: Path, keep: int) -> None:
     """Remove all but the newest `keep` checkpoints, and what is left of unfinished older ones."""
-    steps = sorted(_steps(folder))
+    steps = sorted(steps_in(folder))
     for step in steps[:-keep] if keep else []:
         shutil.rmtree(folder / f"checkpoint-{step}")
     for path in folder.glob("checkpoint-*.part"):
@@ -130,7 +130,8 @@ def prune(folder: Path, keep: int) -> None:
             shutil.rmtree(path)
 
 
-def _publish(part: Path, target: Path, step: int, choice: Choice) -> None:
+def publish(part: Path, target: Path, step: int, choice: Choice) -> None:
+    """Write the manifest of what lies whole in `part`, last, and give it its name."""
     names = {wanted.path for wanted in choice.wanted}
     for path in sorted(part.rglob("*"), reverse=True):  # left by a call with another manifest
         if path.is_file() and path.relative_to(part).as_posix() not in names:
@@ -146,7 +147,8 @@ def _publish(part: Path, target: Path, step: int, choice: Choice) -> None:
     sync(target.parent)
 
 
-def _steps(folder: Path) -> list[int]:
+def steps_in(folder: Path) -> list[int]:
+    """Return the steps of the checkpoints in a folder."""
     if not folder.is_dir():
         return []
     named = [_NAME.fullmatch(path.name) for path in folder.iterdir() if path.is_dir()]

@@ -22,8 +22,8 @@ def main() -> int:
     """Do what the order says and answer; returns 0 where an answer was given."""
     order: Order = codec.load(Order, sys.stdin.buffer.readline().decode())
     remember_secrets(secrets_in(os.environ))
-    threading.Thread(target=_end_with_parent, daemon=True).start()
-    _say({"outcome": codec.encode(_outcome(order))})
+    threading.Thread(target=end_with_parent, daemon=True).start()
+    say({"outcome": codec.encode(_outcome(order))})
     return 0
 
 
@@ -64,15 +64,17 @@ def _check(order: Order) -> tuple[str, ...]:
 
 
 def _tell(done: int, total: int) -> None:
-    _say({"done": done, "total": total})
+    say({"done": done, "total": total})
 
 
-def _say(answer: dict[str, Any]) -> None:
+def say(answer: dict[str, Any]) -> None:
+    """Answer one line."""
     sys.stdout.write(json.dumps(answer) + "\n")
     sys.stdout.flush()
 
 
-def _end_with_parent() -> None:
+def end_with_parent() -> None:
+    """End this process as soon as its standard input does."""
     while os.read(0, 1 << 16):
         pass
     os._exit(1)

@@ -59,16 +59,16 @@ def client() -> Any:
         response_checksum_validation="when_required",
         max_pool_connections=THREADS + 2,
     )
-    with _meanings():
+    with meanings():
         return boto3.session.Session().client("s3", config=config)
 
 
 def check(s3: Any, place: Bucket, order: Order) -> tuple[str, ...]:
     """Write, list and delete a probe; returns notes for a person, raises PushFault."""
-    key = _key(place, f".gpujob-probe-{secrets.token_hex(4)}")
-    with _meanings():
+    key = key_of(place, f".gpujob-probe-{secrets.token_hex(4)}")
+    with meanings():
         # Listed first: some stores make a bucket by the first object put into it.
-        s3.list_objects_v2(Bucket=place.bucket, Prefix=_key(place, order.subfolder), MaxKeys=1)
+        s3.list_objects_v2(Bucket=place.bucket, Prefix=key_of(place, order.subfolder), MaxKeys=1)
         s3.put_object(Bucket=place.bucket, Key=key, Body=b"")
         try:
             s3.head_object(Bucket=place.bucket, Key=key)
@@ -90,9 +90,9 @@ def _deleted(s3: Any, bucket: str, key: str) -> str:
 def push(s3: Any, place: Bucket, order: Order, tell: Tell) -> str:
     """Return the address below which everything lies, each object read back by its hash."""
     files = with_manifest(order)
-    base = _key(place, order.subfolder)
+    base = key_of(place, order.subfolder)
     total, done = sum(size for _, size, _ in files), 0
-    with _meanings():
+    with meanings():
         for name, size, sha256 in files:
             key, path = f"{base}/{name}", Path(order.folder) / name
             if not verified(s3, place.bucket, key, path, sha256):
@@ -124,7 +124,7 @@ def verified(s3: Any, bucket: str, key: str, path: Path, sha256: str) -> bool:
     try:
         head = s3.head_object(Bucket=bucket, Key=key, ChecksumMode="ENABLED")
     except ClientError as error:
-        if _status(error) == 404:
+        if status_of(error) == 404:
             return False
         raise
     if head["ContentLength"] != path.stat().st_size:
@@ -148,9 +148,9 @@ def _send(s3: Any, bucket: str, key: str, path: Path, tell: Any) -> None:
     size = path.stat().st_size
     if size <= PART:
         body = path.read_bytes()
-        s3.put_object(Bucket=bucket, Key=key, Body=body, ChecksumSHA256=_b64(body))
+        s3.put_object(Bucket=bucket, Key=key, Body=body, ChecksumSHA256=b64_sha256(body))
         return
-    upload, have = _resumed(s3, bucket, key)
+    upload, have = resumed(s3, bucket, key)
     parts: dict[int, dict[str, Any]] = {}
     sent = 0
 
@@ -158,7 +158,7 @@ def _send(s3: Any, bucket: str, key: str, path: Path, tell: Any) -> None:
         body = _part(path, number)
         known = have.get(number)
         md5 = hashlib.md5(body, usedforsecurity=False).hexdigest()
-        checksum = _b64(body)
+        checksum = b64_sha256(body)
         if known is None or known["ETag"].strip('"') != md5:
             known = s3.upload_part(
                 Bucket=bucket, Key=key, UploadId=upload, PartNumber=number, Body=body,
@@ -183,7 +183,7 @@ def _send(s3: Any, bucket: str, key: str, path: Path, tell: Any) -> None:
     )  # fmt: skip
 
 
-def _resumed(s3: Any, bucket: str, key: str) -> tuple[str, dict[int, dict[str, Any]]]:
+def resumed(s3: Any, bucket: str, key: str) -> tuple[str, dict[int, dict[str, Any]]]:
     """Return the newest unfinished upload of this key with its parts, or a fresh one."""
     uploads = s3.list_multipart_uploads(Bucket=bucket, Prefix=key).get("Uploads", [])
     ours = sorted((u for u in uploads if u["Key"] == key), key=lambda u: u["Initiated"])
@@ -217,7 +217,7 @@ def _parts(path: Path) -> Iterator[bytes]:
 
 def _composite(path: Path) -> str:
     digests = [hashlib.sha256(part).digest() for part in _parts(path)]
-    return f"{_b64(b''.join(digests))}-{len(digests)}"
+    return f"{b64_sha256(b''.join(digests))}-{len(digests)}"
 
 
 def _etag_of_parts(path: Path) -> str:
@@ -231,16 +231,18 @@ def _md5(path: Path) -> str:
         return hashlib.file_digest(file, lambda: hashlib.md5(usedforsecurity=False)).hexdigest()
 
 
-def _b64(data: bytes) -> str:
+def b64_sha256(data: bytes) -> str:
+    """Return the sha256 as S3's headers write it."""
     return base64.b64encode(hashlib.sha256(data).digest()).decode()
 
 
-def _key(place: Bucket, name: str) -> str:
+def key_of(place: Bucket, name: str) -> str:
+    """Return the key of a name below a place."""
     return f"{place.prefix}/{name}" if place.prefix else name
 
 
 @contextmanager
-def _meanings() -> Iterator[None]:
+def meanings() -> Iterator[None]:
     """Turn whatever boto raises into a PushFault."""
     from botocore import exceptions as boto
 
@@ -265,7 +267,7 @@ def _meanings() -> Iterator[None]:
 
 
 def _meaning(error: Any) -> PushFault:
-    code, status = str(error.response.get("Error", {}).get("Code", "")), _status(error)
+    code, status = str(error.response.get("Error", {}).get("Code", "")), status_of(error)
     if code in _DEFINITE:
         return PushFault(*_DEFINITE[code])
     if status in {401, 403}:
@@ -277,5 +279,6 @@ def _meaning(error: Any) -> PushFault:
     return PushFault(f"{error.operation_name}: {code} (HTTP {status})", retry=retry)
 
 
-def _status(error: Any) -> int:
+def status_of(error: Any) -> int:
+    """Return the HTTP status of a ClientError, 0 where it has none."""
     return int(error.response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0))

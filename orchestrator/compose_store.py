@@ -1,0 +1,113 @@
+"""Where the job's checkpoints lie in a store, and how they are sent there and found again there.
+
+Part of the composition root. The store is asked by a process of its own, which alone has the key.
+"""
+
+from __future__ import annotations
+
+import logging
+from typing import TYPE_CHECKING, Any
+
+from orchestrator.exits import Refused
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from jobs.spec import JobSpec
+    from orchestrator.artifacts.bucket_process import BucketProcess
+    from orchestrator.clock import Clock
+    from orchestrator.plan import NewJob
+    from orchestrator.shipping import Fetching, Shipping
+    from orchestrator.site_order import SiteOrder
+
+FETCH_S = 24 * 3600.0  # a full fine-tune's checkpoint, by hand and watched
+LONGEST_S = 7 * 24 * 3600.0  # a presigned URL's life, by S3's rule
+
+log = logging.getLogger("gpujob.checkpoints")
+
+
+def shelf_of(name: str, job_id: str) -> str:
+    """Return the name below the target that is this job's alone."""
+    return f"{name}-{job_id}"
+
+
+def shipping_of(order: SiteOrder, spec: JobSpec, clock: Clock) -> Shipping | None:
+    """Return what takes the checkpoints to the job's store; None where they come home."""
+    from orchestrator.shipping import ASK_S, Shipping
+
+    place, rate = spec.checkpoints.target, spec.checkpoints.upload_mb_per_s
+    if place is None:
+        return None
+    shelf = shelf_of(spec.name, order.job_id)
+    return Shipping(
+        ask=lambda do, **more: _start(place, shelf, do, **more).wait(ASK_S),
+        clock=clock,
+        adapter=spec.method != "full",
+        keep_newest=order.keep_checkpoints,
+        deadline_at=order.deadline_at,
+        bytes_per_s=None if rate is None else rate * 1e6,
+    )
+
+
+def fetching_of(order: SiteOrder, spec: JobSpec) -> Fetching | None:
+    """Return what brings the newest checkpoint here for a further attempt; None: none can be."""
+    from orchestrator.shipping import Fetching
+
+    place, folder = spec.checkpoints.target, order.checkpoints
+    if place is None or folder is None or order.attempt == 1:
+        return None
+    adapter, shelf = spec.method != "full", shelf_of(spec.name, order.job_id)
+    return Fetching(
+        lambda: _start(place, shelf, "fetch", folder=str(folder), adapter=adapter), log.warning
+    )
+
+
+def fetch_for_resume(new: NewJob, spec: JobSpec, folder: Path) -> tuple[str, ...]:
+    """Bring the newest checkpoint of a closed job here; returns what was passed over.
+
+    Raises Refused where the store can't be asked: to begin anew is not what was asked for.
+    """
+    from orchestrator.artifacts.push import PushFault
+
+    if spec.checkpoints.target is None:
+        return ()
+    shelf, adapter = shelf_of(new.name, new.id), spec.method != "full"
+    try:
+        process = _start(
+            spec.checkpoints.target, shelf, "fetch", folder=str(folder), adapter=adapter
+        )
+        return tuple(process.wait(FETCH_S)["passed_over"])
+    except PushFault as fault:
+        raise Refused(f"checkpoints.target: {fault}", remedy=fault.remedy) from fault
+
+
+def check_target(spec: JobSpec, timeout_s: float) -> None:
+    """Raise Refused where the machine could not send its checkpoints until the job's deadline."""
+    from orchestrator.artifacts.push import PushFault
+
+    place, lasts_s = spec.checkpoints.target, float(spec.limits.hours) * 3600
+    if place is None:
+        return
+    if lasts_s > LONGEST_S:
+        raise Refused(
+            f"checkpoints.target: limits.hours is {spec.limits.hours:g}; a store's URLs live "
+            f"{LONGEST_S / 3600:g} hours at most",
+            remedy=f"Set limits.hours to {LONGEST_S / 3600:g} or less, or leave the target out.",
+        )
+    try:
+        answer = _start(place, shelf_of(spec.name, "check"), "check", url_s=lasts_s).wait(timeout_s)
+    except PushFault as fault:
+        raise Refused(f"checkpoints.target: {fault}", remedy=fault.remedy) from fault
+    ends_in_s = answer["ends_in_s"]
+    if ends_in_s is not None and ends_in_s < lasts_s:
+        raise Refused(
+            f"checkpoints.target: the store's credentials end in {ends_in_s / 3600:.1f} hours, "
+            f"limits.hours is {spec.limits.hours:g}; the URLs would end with them",
+            remedy="Renew the credentials, set limits.hours lower, or take a key without an end.",
+        )
+
+
+def _start(place: str, shelf: str, do: str, **more: Any) -> BucketProcess:
+    from orchestrator.artifacts.bucket_process import start
+
+    return start(place, shelf, do, **more)
