@@ -5,13 +5,22 @@ Nothing is launched from here, and nothing is ended: only a person can do that.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from orchestrator.exits import Refused
 from orchestrator.redact import told
 from orchestrator.states import State, Teardown
-from providers.base import BY_HAND, ByHand, Check, HostKey, InstanceId, InstanceState, Needs
+from providers.base import (
+    BY_HAND,
+    ByHand,
+    Check,
+    Ended,
+    HostKey,
+    InstanceId,
+    InstanceState,
+    Needs,
+)
 from providers.errors import NotFound, ProviderError
 
 if TYPE_CHECKING:
@@ -103,7 +112,19 @@ def needs_of(spec: JobSpec, offer: Offer) -> Needs:
         disk_gib=(size + SPARE_BYTES) / GIB,
         environment_gib=DISK_BYTES[variant] / GIB,
         egress=((HUB, HTTPS),) if remote else (),
+        wished=tuple(dict.fromkeys(_doors(spec.pushes))),
     )
+
+
+def _doors(places: Sequence[str]) -> Iterator[tuple[str, int]]:
+    """Yield host and port of each store and hub that the result goes to."""
+    from orchestrator.artifacts.push_process import PushKeys, door
+
+    keys = PushKeys() if places else None
+    for place in places:
+        found = door(place, keys) if keys is not None else None
+        if found is not None:
+            yield found
 
 
 def _is_number(place: object) -> bool:
@@ -159,6 +180,22 @@ def declare(runner: Runner, job: JobView, attempt: AttemptView, at: float) -> bo
     return _write_down(runner, job, attempt, at)
 
 
+def note_handed_on(runner: Runner) -> None:
+    """Write down of which attempts a later one has the machine: it is counted once, there."""
+    for provider in runner.providers.values():
+        if not isinstance(provider, ByHand):
+            continue
+        labels = [str(one) for one in provider.handed_on()]
+        for label, attempt in (runner.store.by_label(labels) if labels else {}).items():
+            ended = provider.ended(InstanceId(label))
+            if ended is None or attempt.state is not State.CLOSED or attempt.proof != "yours":
+                continue
+            job_id, number = attempt.job_id, attempt.number
+            told = attempt.ended_at is not None
+            if told or _word(runner, job_id, number, InstanceId(label), ended):
+                provider.noted(InstanceId(label))
+
+
 def _lives(provider: Provider | ByHand, instance_id: InstanceId) -> bool:
     describe = getattr(provider, "describe", None)
     if describe is None:
@@ -171,18 +208,22 @@ def _lives(provider: Provider | ByHand, instance_id: InstanceId) -> bool:
 
 def _write_down(runner: Runner, job: JobView, attempt: AttemptView, at: float) -> bool:
     """Put the word into the journal of a closed attempt; an open one's driver does it itself."""
+    machine = InstanceId(str(attempt.instance_id))
+    return _word(runner, job.id, attempt.number, machine, Ended(at, "owner"))
+
+
+def _word(runner: Runner, job_id: str, number: int, machine: InstanceId, said: Ended) -> bool:
     from orchestrator import events as ev
 
-    driver = runner.take(job.id)
+    driver = runner.take(job_id)
     if driver is None:
         return False
     try:
         for case in driver.cases:
             closed = case.attempt.state is State.CLOSED and case.attempt.proof == "yours"
-            if case.attempt.number == attempt.number and closed:
+            if case.attempt.number == number and closed:
                 now = runner.clock.now()
-                word = ev.EndDeclared(now, InstanceId(str(attempt.instance_id)), at, "owner")
-                driver.commit(case, word)
+                driver.commit(case, ev.EndDeclared(now, machine, said.at, said.by))
                 return True
     finally:
         driver.release()

@@ -5,7 +5,6 @@ Part of the composition root: the only place where the job's spec meets the inst
 
 from __future__ import annotations
 
-import hashlib
 import logging
 import os
 from collections.abc import Callable
@@ -26,15 +25,9 @@ if TYPE_CHECKING:
     from orchestrator.site_order import SiteOrder
     from orchestrator.store import Store
 
+HUB_CACHE = "huggingface"  # folder beside the attempts of a rented machine
 ENVIRONMENTS = "environments"  # folder of built environments: beside the attempts, or in the home
 REMOTE_WORKDIR = "gpujob"  # below the login's home, where the provider names no folder
-# Settings worth a line in the card; the rest of a job file is the person's own affair.
-CARD_SETTINGS = (
-    "epochs", "max_steps", "sequence_len", "micro_batch_size", "gradient_accumulation_steps",
-    "learning_rate", "optimizer", "lr_scheduler", "lora_r", "lora_alpha", "lora_dropout", "packing",
-    "seed",
-)  # fmt: skip
-
 log = logging.getLogger("gpujob.ssh")
 Tell = Callable[[str, str, int, int], None]  # job id, file, bytes done, bytes in all
 
@@ -59,6 +52,7 @@ class SiteMaker:
         from orchestrator.host_pin import connect_pinned
         from orchestrator.paramiko_shell import ParamikoShell
         from orchestrator.remote import Target
+        from orchestrator.result_card import bare_model, own_files
         from orchestrator.ssh_keys import job_key
         from orchestrator.ssh_site import SshSite
 
@@ -76,7 +70,14 @@ class SiteMaker:
             order.job_id,
             adapter=spec.method != "full",
             base_model=bare_model(spec),
-            card=lambda _names: self._card(order, spec, bootstrap.machine),
+            own=lambda: own_files(
+                order,
+                spec,
+                bootstrap.machine,
+                store=self.store,
+                home=self.home,
+                now=self.clock.now(),
+            ),
         )
         pin = self.home.job_folder(order.job_id) / f"host-key-{order.attempt}-{order.port}"
 
@@ -104,8 +105,9 @@ class SiteMaker:
                 machine,
                 order.gpu,
                 order.vram_gib,
-                # Of a rented machine only the volume that holds the attempt is as large as asked.
-                hf_home=f"{Path(machine.folder).parent}/huggingface" if order.gpus else None,
+                # Of a rented machine only the volume that holds the attempt is as large as asked,
+                # and what is downloaded on one that is somebody's own is wiped with the rest.
+                hf_home=f"{Path(machine.folder).parent}/{HUB_CACHE}" if order.remote else None,
             ),
             uploads=(
                 *(
@@ -137,35 +139,6 @@ class SiteMaker:
             order.label,
             given=str(given) if given else None,
             network=network_of(os.environ),
-        )
-
-    def _card(self, order: SiteOrder, spec: JobSpec, machine: Machine | None) -> str:
-        from orchestrator.artifacts.card import CardFacts, DataFile, render
-
-        job = self.store.job(order.job_id, now=self.clock.now())
-        attempt = job.attempts[-1] if job.attempts else None
-        results = {
-            "steps": attempt and attempt.max_steps,
-            "training loss": attempt and attempt.loss,
-            "evaluation loss": attempt and attempt.eval_loss,
-        }
-        training = spec.training.model_dump(mode="json", include=set(CARD_SETTINGS))
-        return render(
-            CardFacts(
-                name=spec.name,
-                base_model=bare_model(spec),
-                method=str(spec.method),
-                data=[
-                    DataFile(path.name, records_in(path), sha256_of(path))
-                    for path in data_files(spec)
-                ],
-                settings={k: training[k] for k in CARD_SETTINGS if training.get(k) is not None},
-                results={name: value for name, value in results.items() if value is not None},
-                versions=machine.axolotl.versions if machine is not None else {},
-                gpu=attempt.gpu if attempt is not None and attempt.gpu != "CPU" else "",
-                cost_usd=job.cost_usd,
-                cost_is_notional=attempt is not None and attempt.price_is_notional,
-            )
         )
 
 
@@ -236,28 +209,3 @@ def may_stop_early(spec: JobSpec) -> bool:
     """Return whether the person asked for a training that may end before its last step."""
     keys = {**spec.axolotl.base, **spec.axolotl.keys}
     return bool(keys.get("early_stopping_patience"))
-
-
-def bare_model(spec: JobSpec) -> str:
-    """Return the base model as a stranger may read it: a hub id, or a folder's bare name."""
-    return spec.model_folder.name if spec.model_folder is not None else spec.model
-
-
-def data_files(spec: JobSpec) -> list[Path]:
-    """Return the local files of records that are still there."""
-    named = [spec.data.train, spec.data.validation]
-    return [path for path in named if isinstance(path, Path) and path.is_file()]
-
-
-def records_in(path: Path) -> int | None:
-    """Return how many records a .jsonl file has; None for formats that would have to be parsed."""
-    if path.suffix.lower() != ".jsonl":
-        return None
-    with path.open("rb") as file:
-        return sum(1 for line in file if line.strip())
-
-
-def sha256_of(path: Path) -> str:
-    """Return a file's sha256 in hex."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

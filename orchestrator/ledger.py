@@ -19,6 +19,7 @@ from orchestrator.attempt import Attempt, Machine
 from orchestrator.billed import Bill, Billed, bill_of
 from orchestrator.jobflow import storage_rate
 from orchestrator.policy import ALL_RULES, Rules
+from providers.base import HANDED_ON
 
 MICRO = Decimal("0.000001")
 HOUR_S = Decimal(3600)
@@ -119,6 +120,8 @@ def _of_attempt(attempt: Attempt, now: float, rules: Rules) -> Iterator[Line]:
         end = machine.gone_at
         if attempt.proof == "yours":  # no call of ours stops that meter: its owner's word does
             end = None if attempt.ended_at is None else max(start, attempt.ended_at)
+            if attempt.ended_by == HANDED_ON:  # the meter runs on: no step is begun here
+                attempt = replace(attempt, billing_step_s=0.0)
         if not rules.bill_until_proof and machine.terminate_first_at is not None:
             end = machine.terminate_first_at
         yield from _pair(attempt, machine, start, end, now)

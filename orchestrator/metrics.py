@@ -81,9 +81,15 @@ class MetricsReader:
         self.latest = Metrics()
         self.curve = Curve()
         self._rates = _Rates(gpu_count)
+        self.evaluations = Curve()
         self.skipped = 0  # lines that were not understood
         self._lines = _Lines(b"\n")
         self._offset = 0
+
+    @property
+    def offset(self) -> int:
+        """Return how many bytes of the file were read."""
+        return self._offset
 
     def read(self, path: Path) -> Metrics:
         """Feed what a file has gained, at most READ_BYTES of it, and return `latest`."""
@@ -119,6 +125,8 @@ class MetricsReader:
         self.latest = latest
         if kind == "log" and "loss" in event and step is not None and latest.loss is not None:
             self.curve.add(step, latest.loss)
+        if "eval_loss" in event and step is not None and latest.eval_loss is not None:
+            self.evaluations.add(step, latest.eval_loss)
 
 
 # A progress bar without a description, at the start of a line: the training's or an evaluation's.

@@ -7,10 +7,12 @@ once, commit what it answered. Nothing is retried here; `decide` sees what happe
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 
 from orchestrator import events as ev
 from orchestrator import points
 from orchestrator.actions import Action, Describe, Find, Launch, Terminate
+from orchestrator.by_hand import note_handed_on
 from orchestrator.case import Case
 from orchestrator.decide import machine_seen
 from orchestrator.hands import Hands
@@ -94,6 +96,9 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
     if not runner.rules.intent_before_launch:
         outcome = (asked, *outcome)
     hands.commit(*outcome)
+    if isinstance(hands.provider, ByHand):
+        with suppress(StoreError):  # another job's journal: the next sweep tries again
+            note_handed_on(runner)
 
 
 def _launch_failed(error: Exception, now: float, hands: Hands) -> ev.AttemptEvent:

@@ -39,6 +39,7 @@ MACHINE_WORD: dict[Teardown, str] = {
     Teardown.GONE: "gone",
     Teardown.YOURS_TO_CLOSE: "yours",
     Teardown.CLOSED_BY_OWNER: "closed",
+    Teardown.HANDED_ON: "handed on",
 }
 
 PS_COLUMNS = (
@@ -133,6 +134,10 @@ def machine_claim(job: JobView, now: float) -> str:
             return "machine YOURS TO CLOSE (no call of ours can end it)"
         case Teardown.CLOSED_BY_OWNER if attempt is not None:
             return f"machine CLOSED by its owner's word ({moment(attempt.gone_at, now)})"
+        case Teardown.HANDED_ON if attempt is not None:
+            return (
+                f"machine HANDED ON to a later job ({moment(attempt.gone_at, now)}), counted there"
+            )
         case Teardown.LIVING:
             return "machine LIVING"
         case _:

@@ -79,6 +79,7 @@ class Teardown(StrEnum):
     GONE = "gone"  # proven by reads
     YOURS_TO_CLOSE = "yours_to_close"  # rented by hand; only its owner can end it
     CLOSED_BY_OWNER = "closed_by_owner"  # the same, and its owner says that it is ended
+    HANDED_ON = "handed_on"  # the same, and another job took it over with its meter
 
 
 class Reason(StrEnum):

@@ -20,6 +20,7 @@ from typing import Literal
 from orchestrator import events as ev
 from orchestrator.attempt import Attempt, parse_label
 from orchestrator.bills import read_bills
+from orchestrator.by_hand import note_handed_on
 from orchestrator.decide import machine_seen
 from orchestrator.holder import is_dead
 from orchestrator.plan import Caps, LaunchSpec, NewJob
@@ -103,6 +104,7 @@ def sweep(runner: Runner, *, unknown: Unknown = "report") -> SweepReport:
         runner.store.save_strays(strays, providers=readable)
     report.findings += _push_undriven(runner, set(report.jobs))
     read_bills(runner)
+    note_handed_on(runner)
     return report
 
 

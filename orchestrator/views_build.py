@@ -23,6 +23,7 @@ from orchestrator.states import (
 )
 from orchestrator.store_rows import JobRow, Progress
 from orchestrator.views import AttemptView, JobView, PushView
+from providers.base import HANDED_ON
 
 # The worst is shown: what needs a person first.
 _WORST_FIRST = (
@@ -32,6 +33,7 @@ _WORST_FIRST = (
     Teardown.LIVING,
     Teardown.SUSPECT,
     Teardown.CLOSED_BY_OWNER,
+    Teardown.HANDED_ON,
     Teardown.GONE,
     Teardown.NONE,
 )
@@ -133,6 +135,8 @@ def teardown_of(attempt: Attempt, now: float, limits: Limits = DEFAULT_LIMITS) -
         if attempt.proof == "yours":
             if attempt.ended_at is None:
                 return Teardown.YOURS_TO_CLOSE
+            if attempt.ended_by == HANDED_ON:
+                return Teardown.HANDED_ON
             # A command that looks is a read, if the owner's own; a person's word is a word.
             looked = attempt.ended_by == "check_command"
             return Teardown.GONE if looked else Teardown.CLOSED_BY_OWNER

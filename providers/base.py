@@ -16,6 +16,7 @@ InstanceId = NewType("InstanceId", str)
 OfferKey = NewType("OfferKey", str)
 
 BY_HAND = "ssh"  # the provider whose machines only their owner can end
+HANDED_ON = "handed_on"  # `Ended.by` where a later attempt has the machine, and counts it
 
 
 class InstanceState(StrEnum):
@@ -205,12 +206,14 @@ class Account(Protocol):
 class Needs:
     """What a job asks of a machine that is there already. egress: (host, port) it must reach.
 
-    environment_gib: more, where the machine has no Axolotl environment yet.
+    environment_gib: more, where the machine has no Axolotl environment yet. wished: what it is good
+    to reach; told where it can't be, and no reason to refuse the machine.
     """
 
     disk_gib: float = 0.0
     environment_gib: float = 0.0
     egress: tuple[tuple[str, int], ...] = ()
+    wished: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -227,7 +230,8 @@ class Check:
 class Ended:
     """A word that a machine is gone, beyond what the provider's reads can show.
 
-    at: when it ended. by: "owner", or "check_command": the owner's own means of looking.
+    at: when it ended. by: "owner", or "check_command": the owner's own means of looking; or
+    HANDED_ON: it lives, and a later attempt of ours has it and its meter.
     """
 
     at: float
@@ -256,4 +260,12 @@ class ByHand(Protocol):
 
     def ended(self, instance_id: InstanceId) -> Ended | None:
         """Return such a word, None where there is none. No call."""
+        ...
+
+    def handed_on(self) -> Sequence[InstanceId]:
+        """Return the attempts whose machine a later one has, until `noted`. No call."""
+        ...
+
+    def noted(self, instance_id: InstanceId) -> None:
+        """Take that the hand-over is written down: it is not told again."""
         ...

@@ -102,6 +102,7 @@ class SshProvider:
             raise NoCapacity(f"{verb}: {machine.name} is {ssh_checks.claimed_by(answer['claim'])}")
         facts["folder"] = answer["folder"]
         self._records.write(request.label, facts)
+        self._records.hand_on(request.label, facts["created_at"])
         return about.instance(facts)
 
     def describe(self, instance_id: InstanceId) -> Instance:
@@ -206,13 +207,14 @@ class SshProvider:
     def check(self, offer: Offer, needs: Needs) -> tuple[Check, ...]:
         """Return what was looked at on the machine. See `ssh_checks.checks`."""
         machine = self._machine(offer)
+        doors = [list(place) for place in (*needs.egress, *needs.wished)]
         question = {
             "do": "check",
             "folder": machine.folder,
             "write_bytes": ssh_checks.WRITE_BYTES,
-            "egress": [list(place) for place in needs.egress],
+            "egress": doors,
         }
-        limit_s = ssh_checks.LIMIT_S + 6.0 * len(needs.egress)
+        limit_s = ssh_checks.LIMIT_S + 6.0 * len(doors)
         answer = self._lines.ask(self._target(machine), question, limit_s=limit_s)
         return ssh_checks.checks(machine, answer, needs, self._clock.now())
 
@@ -229,6 +231,16 @@ class SshProvider:
     def ended(self, instance_id: InstanceId) -> Ended | None:
         """Return the word that the machine is gone; None where there is none."""
         return self._records.ended(instance_id) if LABEL.fullmatch(instance_id) else None
+
+    def handed_on(self) -> Sequence[InstanceId]:
+        """Return the attempts whose machine a later one has, until `noted`."""
+        return [InstanceId(label) for label in self._records.handed_on()]
+
+    def noted(self, instance_id: InstanceId) -> None:
+        """Take that the hand-over stands in the journal."""
+        facts = self._records.read(instance_id)
+        if facts is not None:
+            self._save(str(instance_id), {**facts, "noted": True})
 
     def close(self) -> None:
         """Close the connections; the next question makes new ones."""

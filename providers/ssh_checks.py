@@ -27,7 +27,7 @@ def checks(machine: Machine, answer: dict[str, Any], needs: Needs, now: float) -
         _system(answer),
         *_graphics(machine, answer.get("gpus")),
         *_disk(machine, answer, needs),
-        *_egress(answer),
+        *_egress(answer, needs),
         _clock(answer, now),
     )
 
@@ -105,9 +105,12 @@ def _disk(machine: Machine, answer: dict[str, Any], needs: Needs) -> Iterator[Ch
         yield _good("write", f"{speed:.0f} MB/s")
 
 
-def _egress(answer: dict[str, Any]) -> Iterator[Check]:
+def _egress(answer: dict[str, Any], needs: Needs) -> Iterator[Check]:
     for host, port, why in answer["egress"]:
-        if why:
+        if why and (host, port) not in needs.egress:
+            told = f"{host}:{port} cannot be reached from it ({why}), which is no harm: the result"
+            yield _good("egress", f"{told} comes to this computer and goes there from here")
+        elif why:
             remedy = "Open it in the machine's firewall, or ask who rents it out."
             yield _bad("egress", f"{host}:{port} cannot be reached: {why}", remedy)
         else:

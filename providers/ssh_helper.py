@@ -21,6 +21,7 @@ Document = Dict[str, Any]
 
 CLAIM = "claim.json"
 ENVIRONMENTS = "environments"
+HUB_CACHE = "huggingface"  # what the trainer downloaded: HF_HOME
 PASSES = 50
 PAUSE_S = 0.1
 CONNECT_S = 5.0
@@ -73,11 +74,12 @@ def claim(folder: str, question: Document) -> Document:
 def end(folder: str, question: Document) -> Document:
     """End every process of the attempt, wipe its files, give the claim up."""
     own = os.path.join(folder, question["label"])
-    built = os.path.join(folder, ENVIRONMENTS)
-    left = kill([own, built])
+    built = [os.path.join(folder, name) for name in (ENVIRONMENTS, HUB_CACHE)]
+    left = kill([own, *built])
     shutil.rmtree(own, ignore_errors=True)
     if not question["keep_environment"]:
-        shutil.rmtree(built, ignore_errors=True)
+        for place in built:
+            shutil.rmtree(place, ignore_errors=True)
     found = read_claim(folder)
     rest = os.path.lexists(own)
     if found is not None and found.get("label") == question["label"] and not left and not rest:

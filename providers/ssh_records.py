@@ -12,10 +12,11 @@ import os
 from pathlib import Path
 from typing import Any
 
-from providers.base import Ended, HostKey
+from providers.base import HANDED_ON, Ended, HostKey
 
 FOLDER = "rented"
 TRUSTED = "host-keys"
+PLACE = ("host", "port")  # what makes two attempts' machine one and the same
 
 
 class Records:
@@ -43,16 +44,36 @@ class Records:
 
     def open(self) -> dict[str, dict[str, Any]]:
         """Return the records of attempts that may still hold their machine, by label."""
+        return {
+            name: facts
+            for name, facts in self._all().items()
+            if not facts.get("wiped") and not facts.get("ended")
+        }
+
+    def _all(self) -> dict[str, dict[str, Any]]:
         try:
             names = sorted(path.stem for path in self._folder.glob("*.json"))
         except OSError:
             return {}
         found = {name: self.read(name) for name in names}
-        return {
-            name: facts
-            for name, facts in found.items()
-            if facts is not None and not facts.get("wiped") and not facts.get("ended")
-        }
+        return {name: facts for name, facts in found.items() if facts is not None}
+
+    def hand_on(self, label: str, at: float) -> None:
+        """Say of all earlier attempts on this one's machine that it has it now. Raises OSError."""
+        mine = self.read(label) or {}
+        place = [mine.get(key) for key in PLACE]
+        for other, facts in self._all().items():
+            same = [facts.get(key) for key in PLACE] == place
+            if other != label and same and facts.get("wiped") and not facts.get("ended"):
+                self.write(other, {**facts, "ended": {"at": at, "by": HANDED_ON}})
+
+    def handed_on(self) -> list[str]:
+        """Return the attempts whose machine a later one has, and of which nobody wrote that yet."""
+        return [
+            label
+            for label, facts in self._all().items()
+            if (facts.get("ended") or {}).get("by") == HANDED_ON and not facts.get("noted")
+        ]
 
     def ended(self, label: str) -> Ended | None:
         """Return the word that the machine is gone."""

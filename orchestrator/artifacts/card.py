@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from decimal import Decimal
 
 _HUB_ID = re.compile(r"[A-Za-z0-9][\w.-]{0,95}/[A-Za-z0-9][\w.-]{0,95}")
+EVALUATIONS = 12  # rows of a table, about
+MOST_EXPONENT = 20.0  # of a perplexity that says something
 _SPECIAL = re.compile(r"([\\`*_{}\[\]<>#|~])")
 
 
@@ -29,7 +32,10 @@ class CardFacts:
     method: str  # qlora, lora or full
     data: Sequence[DataFile] = ()
     settings: Mapping[str, object] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)  # what the data gate did
     results: Mapping[str, object] = field(default_factory=dict)
+    evaluations: Sequence[tuple[int, float]] = ()  # step and loss on the held-out records
+    curve: str = ""  # the name of the picture beside it
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: str = ""
     cost_usd: Decimal | None = None
@@ -43,8 +49,11 @@ def render(facts: CardFacts) -> str:
         f"# {_plain(facts.name)}\n",
         _summary(facts),
         _table("Data", ("file", "records", "sha256"), [_data_row(file) for file in facts.data]),
+        _table("Records", ("what", "count"), _rows(facts.counts)),
         _table("Settings", ("setting", "value"), _rows(facts.settings)),
         _table("Results", ("figure", "value"), _rows(facts.results)),
+        f"## Loss\n\n![Loss by step]({facts.curve})\n" if facts.curve else "",
+        _table("Evaluation", ("step", "loss", "perplexity"), _evaluations(facts.evaluations)),
         _table("Made with", ("package", "version"), _rows(facts.versions)),
         _usage(facts),
     ]
@@ -63,9 +72,40 @@ def _front_matter(facts: CardFacts) -> str:
     if _HUB_ID.fullmatch(facts.base_model):
         matter["base_model"] = facts.base_model
         matter["base_model_relation"] = "adapter" if adapter else "finetune"
+    if facts.evaluations:
+        matter["model-index"] = [_index(facts)]
     tags = matter["tags"]
     matter["tags"] = list(dict.fromkeys(tags)) if isinstance(tags, list) else tags
     return f"---\n{yaml.safe_dump(matter, sort_keys=False, allow_unicode=True)}---\n"
+
+
+def _index(facts: CardFacts) -> dict[str, object]:
+    """Return the best evaluation as the hub's `model-index` has it."""
+    _, best = min(facts.evaluations, key=lambda point: point[1])
+    metric = {"type": "loss", "name": "evaluation loss", "value": round(best, 6)}
+    result = {
+        "task": {"type": "text-generation"},
+        "dataset": {"type": "private", "name": "held-out records"},
+        "metrics": [metric],
+    }
+    return {"name": facts.name, "results": [result]}
+
+
+def _evaluations(points: Sequence[tuple[int, float]]) -> list[tuple[str, str, str]]:
+    """Return a row an evaluation, the best marked; of many some evenly, the best and the last."""
+    if not points:
+        return []
+    best = min(points, key=lambda point: point[1])
+    stride = math.ceil(len(points) / EVALUATIONS)
+    shown = [p for n, p in enumerate(points) if n % stride == 0 or p in (best, points[-1])]
+    return [
+        (
+            f"{step:,}{' (best)' if (step, loss) == best else ''}",
+            f"{loss:.4f}",
+            f"{math.exp(loss):.2f}" if loss < MOST_EXPONENT else "",
+        )
+        for step, loss in shown
+    ]
 
 
 def _summary(facts: CardFacts) -> str:
@@ -119,6 +159,8 @@ def _data_row(file: DataFile) -> tuple[str, str, str]:
 def _shown(value: object) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
     if isinstance(value, float):
         return f"{value:.6g}"
     if isinstance(value, list | tuple):

@@ -10,7 +10,7 @@ import hashlib
 import json
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -28,7 +28,6 @@ from orchestrator.remote import Progress, RemoteFailed, Shell, shifted
 from orchestrator.site import Collected
 
 MANIFEST = "manifest.json"
-CARD = "README.md"
 SCHEMA = 1
 SPARE_BYTES = 64 << 20  # left free on the person's disk
 NAMES = 100  # out, out-2, ... out-100
@@ -38,12 +37,12 @@ File = tuple[str, int, str]  # path, bytes, sha256
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a result is made of. `card` gets the choice's names and returns README.md, or None."""
+    """What a result is made of. own: returns the files of ours that go with it, by name."""
 
     job: str
     adapter: bool
     base_model: str  # as the person named it; a bare name for a folder
-    card: Callable[[tuple[str, ...]], str] | None = None
+    own: Callable[[], Mapping[str, bytes]] | None = None
 
 
 def collect(
@@ -172,9 +171,10 @@ def _finish(part: Path, choice: Choice, result: Result, remote: str) -> tuple[Fi
         if raw is not None:
             folder = remote.rpartition("/")[0]
             _write(part / name, scrub(name, raw, base_model=result.base_model, folder=folder))
-    if result.card is not None:
-        _write(part / CARD, result.card(tuple(sources)).encode())
-    names = [*sources, *([CARD] if result.card is not None else [])]
+    own = dict(result.own()) if result.own is not None else {}
+    for name, data in own.items():
+        _write(part / name, data)
+    names = [*sources, *own]
     for path in part.iterdir():
         if path.name not in names:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()

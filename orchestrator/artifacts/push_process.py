@@ -14,6 +14,7 @@ import threading
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 from pydantic_settings import BaseSettings, SettingsConfigDict
@@ -25,6 +26,7 @@ from orchestrator.redact import NAMES, NO_SECRET_NAMES, remember_secrets
 
 STOP_S = 10.0
 HUB_ITSELF = "https://huggingface.co"
+_AWS = "https://s3.{}.amazonaws.com"
 
 
 class PushKeys(BaseSettings):
@@ -71,6 +73,23 @@ def environment_of(target: str, environ: Mapping[str, str], keys: PushKeys) -> d
     if "site-packages" not in root.parts:  # run from a source tree: it must be found again
         made["PYTHONPATH"] = os.pathsep.join(filter(None, [str(root), made.get("PYTHONPATH")]))
     return made
+
+
+def door(target: str, keys: PushKeys) -> tuple[str, int] | None:
+    """Return host and port that a push to this place goes to; None for a folder."""
+    if target.startswith(S3):
+        region = keys.aws_region or keys.aws_default_region or "us-east-1"
+        url = keys.aws_endpoint_url_s3 or keys.aws_endpoint_url or _AWS.format(region)
+    elif target.startswith(HUB):
+        url = keys.hf_endpoint or HUB_ITSELF
+    else:
+        return None
+    try:
+        parts = urlsplit(url)
+        port = parts.port or (80 if parts.scheme == "http" else 443)
+    except ValueError:  # the check from this computer says what is wrong with it
+        return None
+    return (parts.hostname, port) if parts.hostname else None
 
 
 def start(order: Order) -> PushProcess:

@@ -14,7 +14,7 @@ from tests.support.sshd import Sshd
 
 pytestmark = [pytest.mark.e2e, pytest.mark.system("openssh-server")]
 
-RESULT = Result("3f2a00", adapter=True, base_model="acme/base", card=lambda names: f"{len(names)}")
+RESULT = Result("3f2a00", adapter=True, base_model="acme/base", own=lambda: {"README.md": b"5"})
 TAKEN = {
     "adapter_model.safetensors",
     "adapter_config.json",

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from decimal import Decimal
 from pathlib import Path
 
@@ -16,8 +17,9 @@ from orchestrator.by_hand import Ask
 from orchestrator.clock import SystemClock
 from orchestrator.exits import Refused
 from orchestrator.submit import plan, read_job
+from providers.base import Needs
 from providers.ssh import SshProvider
-from tests.support.rented import Rented, ordinary_user
+from tests.support.rented import Rented, ordinary_user, small_disk
 from tests.support.sshd import Sshd, new_host_key
 
 pytestmark = [pytest.mark.e2e, pytest.mark.system("openssh-server")]
@@ -49,6 +51,20 @@ def test_the_whole_job_and_its_owners_word(rented: Rented) -> None:
     assert rented.tool.run("rm", job["id"]).code == 2
     assert Decimal(rented.tool.job()["cost_usd"]) > Decimal(job["cost_usd"])  # it counts on
 
+    (rented.far / "huggingface").mkdir(parents=True)  # as a download would leave it
+    (rented.far / "huggingface" / "blob").write_text("weights")
+    assert rented.tool.run("submit", rented.job(), "--yes").code == 0
+    assert rented.left() == []
+    rented.tool.run("ps")
+    first = rented.tool.run("status", job["id"], "--json").json()["job"]
+    assert first["teardown"] == "handed_on"  # one machine, one meter: the second job's
+    assert "handed on" in rented.tool.run("ps", "--all").out
+    again = rented.tool.run("status", job["id"], "--json").json()["job"]
+    assert again["cost_usd"] == first["cost_usd"]
+    assert rented.tool.run("closed", job["id"]).code == 2
+    job = rented.tool.job()
+    assert job["teardown"] == "yours_to_close"
+
     assert rented.tool.run("closed", job["id"]).code == 0
     closed = rented.tool.job()
     assert closed["teardown"] == "closed_by_owner"
@@ -68,13 +84,16 @@ def test_a_key_mismatch_is_2_before_anything(rented: Rented, tmp_path: Path) -> 
     assert rented.tool.run("ps", "--all", "--json").json()["jobs"] == []
 
 
-def test_what_is_wrong_is_said_before_anything(rented: Rented, tmp_path: Path) -> None:
-    loaded = read_job(Path(rented.job()), ())
+def test_what_is_wrong_is_said_before_anything(
+    rented: Rented, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = Path(rented.job())
     provider = SshProvider(rented.tool.home, rented.machines, SystemClock())
     good = dict(rented.facts)
 
-    def look(ask: Ask | None = None, **changes: object) -> str:
+    def look(ask: Ask | None = None, *, output: Sequence[str] = ("out",), **changes: object) -> str:
         rented.write(**{**good, **changes})
+        loaded = read_job(path, (f"output={json.dumps(output)}",))
         try:
             return " ".join(by_hand.look(plan(loaded, {"ssh": provider}), {"ssh": provider}, ask))
         except Refused as refused:
@@ -92,6 +111,15 @@ def test_what_is_wrong_is_said_before_anything(rented: Rented, tmp_path: Path) -
     assert "price.date: is missing" in look(price=undated)
     assert "nvidia-smi is not there" in look(price={**price, "gpu": "L40S"})
     assert "write: " in look(folder="/proc/gpujob")
+    with small_disk(tmp_path / "small") as small:
+        said = look(folder=str(small / "gpujob"))
+        assert "disk: 0.0 GB free, the job needs about" in said
+        assert "write: No space left on device" in said
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1")
+    told = look(output=["s3://results/x", "hf://ada/x", str(tmp_path / "second")])
+    assert "127.0.0.1:1 cannot be reached from it (Connection refused), which is no harm" in told
+    needed = provider.check(provider.offers()[0], Needs(egress=(("127.0.0.1", 1),)))
+    assert [(check.ok, check.name) for check in needed if not check.ok] == [(False, "egress")]
     rented.far.mkdir(parents=True)
     (rented.far / "claim.json").write_text('{"label": "gpujob-x-1-1-1", "owner": "somebody"}')
     assert "claimed by gpujob-x-1-1-1 of owner somebody" in look()
@@ -120,6 +148,8 @@ def test_a_host_that_dies_keeps_the_job_open_until_its_owner_closes_it(
         refused = rented.tool.run("closed", "stub-job")
         assert refused.code == 2  # it plainly lives
         assert "still answers" in refused.err
+        order = json.loads(next(rented.far.glob("*/order.json")).read_text())
+        assert order["env"]["HF_HOME"] == str(rented.far / "huggingface")  # is wiped with the rest
         server.stop()
         rented.tool.wait_for(lambda job: job["teardown"] == "still_billing", "still billing")
         job = rented.tool.job()

@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from providers import ssh_helper
 from tests.support.gpujob_process import Gpujob
 from tests.support.sshd import Sshd
@@ -90,6 +92,19 @@ class Rented:
         """Return what lies in the machine's folder of ours, and what runs from there."""
         files = [str(path) for path in self.far.rglob("*")] if self.far.exists() else []
         return files + [line for line in processes() if str(self.far) in line]
+
+
+@contextmanager
+def small_disk(place: Path, size: str = "1m") -> Iterator[Path]:
+    """Lend a disk of so little room; skips where none may be mounted."""
+    place.mkdir()
+    words = ["mount", "-t", "tmpfs", "-o", f"size={size}", "gpujob-test", str(place)]
+    if subprocess.run(words, capture_output=True).returncode:
+        pytest.skip("may not mount a small disk here")
+    try:
+        yield place
+    finally:
+        subprocess.run(["umount", "--lazy", str(place)], check=True)
 
 
 def processes() -> list[str]:

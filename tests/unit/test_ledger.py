@@ -13,7 +13,7 @@ from orchestrator.fold import fold
 from orchestrator.policy import Rules
 from orchestrator.states import Reason, Teardown
 from orchestrator.views_build import attempt_view
-from providers.base import InstanceId
+from providers.base import HANDED_ON, InstanceId
 from tests.support.core import M1, M2, T0, launched, offer, opened
 
 PRICE = Decimal("1.80")  # 0.0005 USD a second
@@ -205,6 +205,15 @@ def test_the_owners_word_stops_that_meter_at_its_time():
     assert (line.end, line.usd) == (T0 + 100, Decimal("0.050000"))
     view = attempt_view(attempt, None, T0 + 9999)
     assert (view.teardown, view.gone_at) == (Teardown.CLOSED_BY_OWNER, T0 + 100)
+
+
+def test_a_machine_handed_on_is_counted_on_by_the_next_and_by_it_alone():
+    """Its step is not rounded up in the middle: the meter runs on with the next attempt."""
+    first = replace(by_hand(ev.EndDeclared(T0 + 100, M1, T0 + 90, HANDED_ON)), billing_step_s=60.0)
+    (line,) = ledger.lines([first], T0 + 9999)
+    assert (line.end, line.usd) == (T0 + 90, Decimal("0.045000"))
+    view = attempt_view(first, None, T0 + 9999)
+    assert (view.teardown, view.gone_at) == (Teardown.HANDED_ON, T0 + 90)
 
 
 def test_the_owners_own_command_is_a_read_not_a_word():
