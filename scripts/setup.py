@@ -27,7 +27,12 @@ WHAT = {
 }
 # A made-up price, so that the quickstart shows a cost line; printed as notional everywhere.
 QUICKSTART_PRICE_USD_PER_HOUR = "0.60"
-SYSTEM_NEEDS = {"sshd": "openssh-server", "ssh": "openssh-client", "tmux": "tmux"}
+SYSTEM_NEEDS = {
+    "sshd": "openssh-server",
+    "ssh": "openssh-client",
+    "tmux": "tmux",
+    "systemd-analyze": "systemd",
+}
 
 
 def main() -> int:

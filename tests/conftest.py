@@ -16,7 +16,12 @@ import pytest
 LEFT_OUT: dict[str, list[str]] = {}
 NEEDS = "left out, needs "
 # Debian package -> the program that shows it is there.
-PROGRAMS = {"openssh-server": "sshd", "openssh-client": "ssh", "tmux": "tmux"}
+PROGRAMS = {
+    "openssh-server": "sshd",
+    "openssh-client": "ssh",
+    "tmux": "tmux",
+    "systemd": "systemd-analyze",
+}
 
 
 def axolotl_env() -> Path | None:

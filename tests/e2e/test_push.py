@@ -12,6 +12,7 @@ import pytest
 from orchestrator.artifacts.push import Order
 from orchestrator.artifacts.push_process import PushKeys, PushProcess, environment_of
 from tests.hub.server import Hub
+from tests.support.breaker import Breaker
 from tests.support.gpujob_process import Gpujob
 from tests.support.s3_server import KEY, READER, READER_SECRET, SECRET, S3Server, weed
 
@@ -257,3 +258,43 @@ def test_cancelled_while_pushing_is_130_and_can_be_pushed(gpujob, hub):
     done = gpujob.run("push", "stub-job")
     assert done.code == 0, done.out + done.err
     assert gpujob.job()["outcome"] == "SUCCEEDED"
+
+
+@pytest.mark.prove
+def test_a_store_killed_in_mid_upload_is_7_and_the_retry_sends_the_rest(gpujob, store):
+    """Five parts, of which some are there; nothing is sent twice, doubled or left half."""
+    gpujob.environ["GPUJOB_PUSH_TIMEOUT_S"] = "3"
+    path = gpujob.write_job(adapter_bytes=40 << 20)
+    place = '["s3://results/cut"]'
+    with Breaker(store) as breaker:
+        gpujob.environ["AWS_ENDPOINT_URL"] = breaker.url
+        done = gpujob.run("submit", str(path), "--yes", "--set", f"output={place}")
+        assert breaker.parts >= 2  # it was killed in the middle of this very upload
+        assert done.code == 7, done.out + done.err
+        job = gpujob.job()
+        assert (job["outcome"], job["reason"]) == ("FAILED", "ARTIFACTS_FAILED")
+        assert (job["teardown"], job["exit_code"]) == ("gone", 7)
+        assert "not in reach" in job["evidence"]
+        weights = gpujob.out / "adapter_model.safetensors"
+        assert weights.stat().st_size > 80 << 20
+
+        store.start()
+        (upload,) = store.uploads()
+        kept = store.client().list_parts(
+            Bucket="results", Key=upload["Key"], UploadId=upload["UploadId"]
+        )
+        kept_parts = {part["PartNumber"] for part in kept["Parts"]}
+        assert 0 < len(kept_parts) < 6
+        before = breaker.parts
+        breaker.armed = False
+        again = gpujob.run("push", "stub-job")
+        assert again.code == 0, again.out + again.err
+        assert breaker.parts - before == 6 - len(kept_parts)  # what was missing, and no more
+    assert gpujob.run("status", "stub-job", "--exit-code").code == 0
+    assert gpujob.job()["outcome"] == "SUCCEEDED"
+    assert store.uploads() == []
+    base = f"cut/stub-job-{job['id']}/"
+    home = {base + path.name: path.stat().st_size for path in gpujob.out.iterdir()}
+    assert {key: size for key, size in store.keys().items() if key[:4] == "cut/"} == home
+    got = store.client().get_object(Bucket="results", Key=base + weights.name)
+    assert got["Body"].read() == weights.read_bytes()

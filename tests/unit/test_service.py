@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import plistlib
-import shlex
 import signal
 import subprocess
 import sys
@@ -29,27 +28,9 @@ from orchestrator.service import (
 from orchestrator.store import Store
 from orchestrator.store_alarms import Alarms
 from tests.support.local_machine import wait_until
+from tests.support.units import read_unit
 
 WAIT_S = 90.0
-
-
-def read_unit(text: str) -> tuple[list[str], dict[str, str], str]:
-    """Return (argv, environment, folder) as systemd reads them."""
-    argv: list[str] = []
-    environ: dict[str, str] = {}
-    folder = ""
-    for line in text.splitlines():
-        name, _, value = line.partition("=")
-        plain = value.replace("%%", "%")
-        if name == "ExecStart":
-            argv = [word.replace("$$", "$") for word in shlex.split(plain)]
-        elif name == "Environment":
-            (pair,) = shlex.split(plain)
-            key, _, said = pair.partition("=")
-            environ[key] = said
-        elif name == "WorkingDirectory":
-            folder = plain
-    return argv, environ, folder
 
 
 ODD = Service(
@@ -66,6 +47,21 @@ def test_a_unit_reads_back_as_it_was_meant():
     assert environ == ODD.environ
     assert folder == str(ODD.folder)
     assert "Restart=always" in unit_text(ODD)
+
+
+@pytest.mark.system("systemd")
+@pytest.mark.parametrize("broken", [False, True])
+def test_systemd_itself_takes_the_unit(tmp_path, broken):
+    """By systemd's own checker; a command that is not there would be an error of its own."""
+    odd = Service((sys.executable, *ODD.argv[1:]), ODD.environ, ODD.folder, ODD.log)
+    text = unit_text(odd).replace("RestartSec=10", "RestartSec=ten" if broken else "RestartSec=10")
+    file = tmp_path / "gpujob.service"
+    file.write_text(text)
+    environ = {"PATH": os.environ["PATH"], "XDG_RUNTIME_DIR": str(tmp_path)}
+    words = ["systemd-analyze", "verify", "--user", "--man=no", str(file)]
+    done = subprocess.run(words, env=environ, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert bool(done.stderr.strip()) == broken, done.stderr  # it warns of what it would ignore
 
 
 def test_a_plist_reads_back_as_it_was_meant():
