@@ -2,7 +2,8 @@
 
 First line: what it is, the limits, and what must come of it. Each line after it is a stretch:
 `for_s` long, with rates (`cpu_per_s`, `moved_per_s`, `log_per_s`, `step_every_s`) and the figures
-that hold in it; `gap_s` is a time in which nobody looked.
+that hold in it; `gap_s` is a time in which nobody looked. In watch_recorded/ each line after the
+first is a sample as the agent's gauge took it of a real process (record.py there).
 """
 
 from __future__ import annotations
@@ -16,8 +17,12 @@ from typing import Any
 from orchestrator.agent.gauge import Records
 from orchestrator.agent.watchdog import Sample, Watch
 
-FOLDER = Path(__file__).parents[1] / "cases" / "watch_traces"
-NAMES = sorted(path.stem for path in FOLDER.glob("*.jsonl"))
+CASES = Path(__file__).parents[1] / "cases"
+NAMES = sorted(
+    f"{folder}/{path.stem}"
+    for folder in ("watch_traces", "watch_recorded")
+    for path in (CASES / folder).glob("*.jsonl")
+)
 PLAIN = (
     "phase", "has_gpu", "gpu_percent", "gpu_idlest_percent", "gpu_used_mib", "gpu_count",
     "dead_workers", "free_bytes",
@@ -31,10 +36,15 @@ class Trace:
     about: str
     watch: Watch
     expect: dict[str, Any]
-    stretches: list[dict[str, Any]]
+    stretches: list[Any]
+    recorded: bool = False
 
     def samples(self, start: float = 1000.0) -> Iterator[Sample]:
         """Yield the samples in order, the first at `start`."""
+        if self.recorded:
+            for row in self.stretches:
+                yield Sample(*row)._replace(at=start + row[0] - self.stretches[0][0])
+            return
         at, cpu, moved, log = start, 0.0, 0.0, 0.0
         records = Records("")
         for stretch in self.stretches:
@@ -74,7 +84,8 @@ class Trace:
 
 def trace(name: str) -> Trace:
     """Return the trace of that name."""
-    head, *rest = (FOLDER / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
+    head, *rest = (CASES / f"{name}.jsonl").read_text(encoding="utf-8").splitlines()
     body = json.loads(head)
     stretches = [json.loads(line) for line in rest]
-    return Trace(body["about"], Watch(**body["limits"]), body["expect"], stretches)
+    watch, recorded = Watch(**body["limits"]), body.get("recorded", False)
+    return Trace(body["about"], watch, body["expect"], stretches, recorded)
