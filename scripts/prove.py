@@ -33,6 +33,7 @@ PROGRESS = EVIDENCE / ".progress"
 PY = sys.executable
 TAIL_LINES = 15  # of a failed chunk's output: enough to see why
 PACKAGES = ("asyncssh", "paramiko", "pydantic", "pytest", "sqlalchemy")
+ELSEWHERE = ("test_kill_points", "test_runpod_deaths", "test_runpod_crowd", "test_runpod_faults")
 LAYER_NAMES = ("none", "L0", "L1", "L2", "L3", "L4", "L5", "L7")
 
 
@@ -94,11 +95,22 @@ def pytest_chunks(
 
 
 def slow_chunks() -> Iterator[Chunk]:
-    """Yield the tests that the gate leaves out, but for the kill points."""
+    """Yield the tests that the gate leaves out, but for those that are a campaign of their own."""
     for chunk in pytest_chunks("tests", marked="prove"):
-        argv = tuple(word for word in chunk.argv if "test_kill_points" not in word)
+        argv = tuple(word for word in chunk.argv if not any(name in word for name in ELSEWHERE))
         if any("::" in word for word in argv):
             yield Chunk(chunk.name, argv)
+
+
+def fault_chunks(size: int = 6) -> Iterator[Chunk]:
+    """Yield the faults of the simulated RunPod, some at a time, each lot with a run without one."""
+    sys.path.insert(0, str(ROOT))
+    from tests.support.fault_table import ALL
+
+    names = [fault.name for fault in ALL]
+    for start in range(0, len(names), size):
+        some = names[start : start + size]
+        yield Chunk(f"{some[0]} to {some[-1]}", (PY, "scripts/faults.py", "--json", *some))
 
 
 def axolotl_env() -> str:
@@ -134,6 +146,21 @@ CAMPAIGNS: dict[str, Campaign] = {
     "kills": Campaign(
         "Killed at any point, the next command or the deadline ends the machine.",
         lambda: pytest_chunks("tests/e2e/test_kill_points.py", 6, at_once=2),
+    ),
+    "faults": Campaign(
+        "Whatever RunPod does wrong: no pod is left, none of somebody else's is touched, and the "
+        "exit code is true.",
+        fault_chunks,
+    ),
+    "deaths": Campaign(
+        "On the simulated RunPod, killed at 40 points or asleep past the lease at 10: the next "
+        "command brings the job to its end, no pod is left, none is doubled.",
+        lambda: pytest_chunks("tests/e2e/test_runpod_deaths.py", 2),
+    ),
+    "crowd": Campaign(
+        "Three processes with 200 jobs on one SQLite file, one killed, one stopped and woken: no "
+        "pod is left, none is doubled, each job has its true reason.",
+        lambda: pytest_chunks("tests/e2e/test_runpod_crowd.py"),
     ),
     "slow": Campaign(
         "What the gate leaves out for time: real trainings, faults, resumes, pushes.", slow_chunks

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -86,10 +86,12 @@ class Gpujob:
         path.write_text(JOB.format(model=model, data=data, output=self.out))
         return path
 
-    def start(self, *argv: str, **options: Any) -> subprocess.Popen[str]:
-        """Start a command; its stdin is closed, so there is no terminal."""
+    def start(
+        self, *argv: str, by: Sequence[str] = ("-m", "orchestrator"), **options: Any
+    ) -> subprocess.Popen[str]:
+        """Start a command; its stdin is closed, so there is no terminal. by: what Python runs."""
         return subprocess.Popen(
-            [sys.executable, "-m", "orchestrator", *argv],
+            [sys.executable, *by, *argv],
             cwd=self.folder,
             env=self.environ,
             stdin=subprocess.DEVNULL,

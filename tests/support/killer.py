@@ -1,7 +1,8 @@
 """Run gpujob's command line with a hook at every journal write and provider call.
 
 GPUJOB_TEST_TRACE=FILE appends every point reached as `name#occurrence`. GPUJOB_TEST_KILL_AT names
-one: there the process ends itself with SIGKILL, as a power cut would.
+one: there the process ends itself with SIGKILL, as a power cut would. GPUJOB_TEST_STOP_AT: there
+it falls asleep (SIGSTOP) until somebody wakes it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from orchestrator import points
 _seen: Counter[str] = Counter()
 _lock = threading.Lock()
 _kill_at = os.environ.get("GPUJOB_TEST_KILL_AT")
+_stop_at = os.environ.get("GPUJOB_TEST_STOP_AT")
 _trace = os.environ.get("GPUJOB_TEST_TRACE")
 
 
@@ -30,6 +32,8 @@ def hook(name: str) -> None:
                 out.write(point + "\n")
         if point == _kill_at:
             os.kill(os.getpid(), signal.SIGKILL)
+        if point == _stop_at:
+            os.kill(os.getpid(), signal.SIGSTOP)
 
 
 if __name__ == "__main__":
