@@ -64,7 +64,7 @@ def _lever(
 def _candidates(work: Workload) -> Iterator[tuple[str, dict[str, object], bool, str]]:
     """Yield name, changes, whether the training stays the same, and the price in words."""
     if work.loss_kernel not in {"liger", "liger_flce", "fused", "cce", "cut_cross_entropy"}:
-        yield "fused loss", {"loss_kernel": "liger"}, True, "nothing; usually faster"
+        yield "fused loss", {"loss_kernel": "liger"}, True, "costs nothing; usually faster"
     if not work.fused_kernels:
         yield "fused norm and MLP kernels", {"fused_kernels": True}, True, "nothing; faster"
     if work.micro_batch_size > 1:

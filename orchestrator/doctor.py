@@ -172,9 +172,11 @@ def _provider(name: str, provider: Provider) -> Check:
         return Check(f"provider {name}", Level.WARN, "answers, but has nothing for hire now")
     low = min(offer.price_usd_per_hour for offer in offers)
     return Check(
-        f"provider {name}", Level.OK, f"{len(offers)} offers, from ${low}/h",
+        f"provider {name}",
+        Level.OK,
+        f"{len(offers)} {'offer' if len(offers) == 1 else 'offers'}, from ${low}/h",
         unproven="that a launch would be let through" if provider.traits.remote else "",
-    )  # fmt: skip
+    )
 
 
 def doctor_lines(checks: Iterable[Check], screen: Screen) -> list[str]:

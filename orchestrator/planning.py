@@ -167,7 +167,7 @@ def lengths_of(spec: JobSpec) -> Lengths | None:
     done, whole = read_whole
     partly = 0 < done < whole
     examples = round(len(lengths) * whole / done) if partly else len(lengths)
-    how = "counted" if report.lengths.how != "estimate" else "estimated, +-25 %"
+    how = "counted" if report.lengths.how != "estimate" else "estimated, ±25 %"
     return Lengths(tuple(lengths), examples, how)
 
 

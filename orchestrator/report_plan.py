@@ -115,7 +115,7 @@ def size_lines(planned: Plan, screen: Screen) -> list[str]:
             for words in (*assumptions, *need.footprint.assumptions):
                 lines += wrap(words, screen.width, "  ")
             lines.append("")
-    lines += quote_lines(planned, screen)
+    lines += [*quote_lines(planned, screen), ""]
     if planned.listed:
         oldest, newest = span()
         lines += wrap(
@@ -173,13 +173,13 @@ def plan_lines(planned: Plan, screen: Screen) -> list[str]:
     """Return the answer of `gpujob plan`."""
     spec = planned.spec
     head = f"{harmless(spec.name)}   {spec.method} of {harmless(spec.model)}"
-    lines = [*wrap(head, screen.width), ""]
+    lines = wrap(head, screen.width)
     for note in planned.notes:
         lines += wrap(f"note: {harmless(note)}", screen.width, "  ")
     for name, words in planned.unreachable.items():
         lines += wrap(f"{name} did not answer: {harmless(words)}", screen.width, "  ")
     lines += wrap(f"ends early when {limit_words(planned)}", screen.width, "  ")
-    lines += size_lines(planned, screen)
+    lines += ["", *size_lines(planned, screen)]
     if not planned.matching.quotes:
         lines += ["", screen.accent("no offer fits this job.")]
         for change in planned.changes:

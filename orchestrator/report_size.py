@@ -89,14 +89,14 @@ def hours_words(quote: Quote) -> str:
 
 COLUMNS = (
     Column("", floor=1, keep=92),
-    Column("GPU", floor=8, keep=95),
-    Column("where", floor=12, keep=50),
-    Column("GiB a GPU", floor=9, keep=55),
+    Column("GPU", floor=11, keep=95),
+    Column("where", floor=22, keep=50),
+    Column("GiB a GPU", floor=14, keep=55),
     Column("tokens/s", right=True, keep=60),
     Column("hours", right=True, keep=80),
     Column("$/h", right=True, keep=70),
-    Column("to finish", right=True),
-    Column("", floor=8, keep=65),
+    Column("cost", right=True),
+    Column("", floor=18, keep=65),
 )
 
 

@@ -190,7 +190,7 @@ def nothing_fits(planned: Plan) -> str:
 
 
 def change_words(change: Change) -> str:
-    """Return "fused loss (nothing; usually faster): A5000 at $0.27/h, about $2.10 to finish"."""
+    """Return "fused loss (costs nothing; ...): A5000 at $0.27/h, about $2.10 to finish"."""
     offer, expected = change.quote.offer, change.quote.expected_usd
     count = f"{offer.gpu_count}x " if offer.gpu_count > 1 else ""
     cost = "" if expected is None else f", about ${expected:.2f} to finish"

@@ -147,7 +147,7 @@ def scene_list(folder: Path) -> None:
                 ("ps", "ps", r"legal-ar"),
                 ("cost", "cost", r"still grows"),
                 ("status-failed", "status intents", r"^  output"),
-                ("doctor", "doctor", r"provider local"),
+                ("doctor", "doctor", r"provider ssh"),
                 ("help", "--help", r"Exit codes"),
             ):
                 one.type(f"clear; gpujob {words}")
@@ -171,9 +171,20 @@ def scene_error(folder: Path) -> None:
             save("error", width, one.screen)
 
 
+def scene_plan(folder: Path) -> None:
+    """Capture what a job needs, where it fits and what it costs there, from the price list."""
+    shutil.copytree(ROOT / "examples" / "qlora", folder / "plan")
+    for width in WIDTHS:
+        with terminal("plan", width, folder / "plan" / "home") as one:
+            one.type("clear; gpujob plan job.yaml")
+            one.until(r"\n\$ $")
+            save("plan", width, one.screen)
+
+
 SCENES: dict[str, Callable[[Path], None]] = {
     "error": scene_error,
     "list": scene_list,
+    "plan": scene_plan,
     "submit": scene_submit,
 }
 
