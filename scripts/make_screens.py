@@ -25,7 +25,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 OUT = ROOT / "docs" / "screens"
 WIDTHS = (80, 200)
-ROWS = 48
+ROWS = 64
 JOB = ROOT / "examples" / "quickstart" / "job.yaml"
 
 
@@ -177,7 +177,7 @@ def scene_plan(folder: Path) -> None:
     for width in WIDTHS:
         with terminal("plan", width, folder / "plan" / "home") as one:
             one.type("clear; gpujob plan job.yaml")
-            one.until(r"\n\$ $")
+            one.until(r"billed apart\.$")
             save("plan", width, one.screen)
 
 
@@ -194,9 +194,13 @@ def main() -> None:
     if shutil.which("tmux") is None:
         raise SystemExit("this needs tmux (Debian package tmux)")
     chosen = sys.argv[1:] or list(SCENES)
-    with tempfile.TemporaryDirectory(prefix="gpujob-") as folder:
+    folder = Path(tempfile.gettempdir()) / "gpujob-demo"  # one name: captures differ by what is shown
+    folder.mkdir(mode=0o700)
+    try:
         for name in chosen:
-            SCENES[name](Path(folder))
+            SCENES[name](folder)
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
 
 
 if __name__ == "__main__":
