@@ -207,7 +207,8 @@ def logs(
         typer.Option("--since", metavar="WHEN", help="Only what came since: 10m, 2h, 14:05."),
     ] = None,
     attempt: Annotated[
-        int | None, typer.Option("--attempt", min=1, help="Of this attempt, not the newest.")
+        int | None,
+        typer.Option("--attempt", min=1, metavar="N", help="Of this attempt, not the newest."),
     ] = None,
 ) -> None:
     """Print the training's log, byte for byte."""

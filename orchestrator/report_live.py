@@ -137,8 +137,10 @@ def phases(live: Live) -> list[tuple[str, str]]:
             words = "bringing the adapter home" if home_at is None else "adapter home, checked"
             rows.append(_phase("collect", attempt.trainer_exited_at, home_at, live, words))
     if attempt.terminate_first_asked_at is not None:
+        reads = attempt.absence_reads
+        gone = f"read as gone {times(reads)}" if reads else "not yet read as gone"
         words = (
-            f"asked {times(attempt.terminate_calls)}, read as gone {times(attempt.absence_reads)}"
+            f"asked {times(attempt.terminate_calls)}, {gone}"
             if attempt.provider != BY_HAND
             else f"left by us, asked {times(attempt.terminate_calls)}; its end is yours"
         )

@@ -177,4 +177,4 @@ def test_teardown_is_a_phase_of_its_own():
          "teardown": Teardown.STOPPING},
         state=State.STOPPING, teardown=Teardown.STOPPING,
     )  # fmt: skip
-    assert "asked once, read as gone 0 times" in "\n".join(live_lines(_live(one), WIDE))
+    assert "asked once, not yet read as gone" in "\n".join(live_lines(_live(one), WIDE))
