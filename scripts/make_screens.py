@@ -194,9 +194,7 @@ def main() -> None:
     if shutil.which("tmux") is None:
         raise SystemExit("this needs tmux (Debian package tmux)")
     chosen = sys.argv[1:] or list(SCENES)
-    folder = (
-        Path(tempfile.gettempdir()) / "gpujob-demo"
-    )  # one name: captures differ by what is shown
+    folder = Path(tempfile.gettempdir()) / "gpujob-demo"  # a fixed name: it stands in captures
     folder.mkdir(mode=0o700)
     try:
         for name in chosen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import signal
@@ -10,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from orchestrator.agent.bundle import AGENT_FILE
@@ -31,12 +33,30 @@ def attempt(tmp_path):
         one.clear()
 
 
-def gone(attempt, seconds=10):
+def gone(attempt, seconds=60):
     """Wait until nothing of the attempt lives; return what does."""
     end = time.monotonic() + seconds
     while attempt.processes() and time.monotonic() < end:
         time.sleep(0.05)
     return attempt.processes()
+
+
+def until(done, seconds=60):
+    """Wait for a condition."""
+    end = time.monotonic() + seconds
+    while not done():
+        assert time.monotonic() < end
+        time.sleep(0.05)
+
+
+def stubs(attempt):
+    """Return the trainer's own processes."""
+    found = []
+    for one in attempt.processes():
+        with contextlib.suppress(psutil.NoSuchProcess):
+            if "stub_trainer.py" in " ".join(one.cmdline()):
+                found.append(one.pid)
+    return found
 
 
 def test_deadline_in_mid_training(attempt):
@@ -47,7 +67,7 @@ def test_deadline_in_mid_training(attempt):
     verdict = job.wait()
     assert (verdict["verdict"], verdict["reason"]) == ("stopped", "DEADLINE")
     assert verdict["last_step"] > 0
-    assert 2 <= time.monotonic() - began < 8
+    assert 2 <= time.monotonic() - began < 60  # its steps would take 100 s
     assert gone(job) == []
 
 
@@ -60,7 +80,7 @@ def test_after_the_deadline_the_machine_ends_itself_again_and_again(attempt):
     assert job.wait()["verdict"] == "succeeded"  # the result waits for whoever may come
     assert job.status()["alive"] is True
     assert not mark.exists()
-    end = time.monotonic() + 40
+    end = time.monotonic() + 120
     while not mark.exists() or mark.read_text().count("x") < 2:
         assert time.monotonic() < end
         time.sleep(0.1)
@@ -68,7 +88,7 @@ def test_after_the_deadline_the_machine_ends_itself_again_and_again(attempt):
     os.kill(job.claim()["pid"], signal.SIGKILL)
     seen = mark.read_text().count("x")
     while mark.read_text().count("x") == seen:
-        assert time.monotonic() < end + 20
+        assert time.monotonic() < end + 60
         time.sleep(0.1)
 
 
@@ -80,17 +100,14 @@ def test_whoever_is_killed_nothing_is_left(attempt, who):
     claim = job.claim()
     pids = {"agent": [claim["pid"]], "keeper": [claim["keeper"]]}
     pids["both"] = pids["keeper"] + pids["agent"]
-    pids["trainer"] = [
-        one.pid for one in job.processes() if "stub_trainer.py" in " ".join(one.cmdline())
-    ]
+    pids["trainer"] = stubs(job)
     for pid in pids[who]:
         os.kill(pid, signal.SIGKILL)
     if who == "both":
-        time.sleep(0.3)
-        assert job.status()["alive"] is False
+        until(lambda: job.status()["alive"] is False)
         assert job.status()["exit"] is None
-        # The kernel ended the trainer with its parent; its children are left until somebody asks.
-        assert not [one for one in job.processes() if "stub_trainer" in " ".join(one.cmdline())]
+        # The kernel ends the trainer with its parent; its children are left until somebody asks.
+        until(lambda: not stubs(job))
         verdict = job.stop()["exit"]
     else:
         verdict = job.wait()
@@ -147,7 +164,7 @@ def test_a_full_disk_does_not_keep_the_verdict_back(attempt, small_disk):
     assert verdict["trainer_starts"] == 1
     with pytest.raises(OSError, match="No space left"):
         (small_disk / "more").write_bytes(b"x" * 8192)
-    end = time.monotonic() + 5
+    end = time.monotonic() + 60
     heartbeat = job.folder / "heartbeat.json"
     while json.loads(heartbeat.read_text())["phase"] != "done":  # it too is overwritten in place
         assert time.monotonic() < end

@@ -100,11 +100,9 @@ def test_built_once_then_reused(world):
     assert all(step.done <= step.of for step in steps)
     assert steps[-1].seconds > 0
     assert subprocess.check_output([ready.axolotl]).strip() == b"hi"
-    began = time.monotonic()
     again = world.env("gpujob-2").ensure()
     assert again == ready
-    assert time.monotonic() - began < 3
-    assert world.venvs() == [ready.axolotl.split("/")[-3]]
+    assert world.venvs() == [ready.axolotl.split("/")[-3]]  # a venv built anew has another name
 
 
 def test_two_at_once_build_one(world):

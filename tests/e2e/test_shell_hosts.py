@@ -94,4 +94,4 @@ def test_a_port_that_never_speaks_is_given_up(
         begun = time.monotonic()
         with pytest.raises(ShellError):
             server.shell(port=mute.getsockname()[1])
-        assert time.monotonic() - begun < 5
+        assert time.monotonic() - begun < 25  # the usual limit is 30

