@@ -218,6 +218,9 @@ def evaluation(spec: JobSpec) -> Config:
         return {}
     return {
         "eval_steps": spec.training.eval_every_steps or spec.checkpoints.every_steps or TENTH,
+        # By this transformers keeps the best checkpoint when it removes older ones. The last step's
+        # adapter stays the result: `load_best_model_at_end` is not asked for.
+        "metric_for_best_model": "eval_loss",
     }
 
 

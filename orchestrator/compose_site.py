@@ -52,7 +52,7 @@ class SiteMaker:
         from orchestrator.host_pin import connect_pinned
         from orchestrator.paramiko_shell import ParamikoShell
         from orchestrator.remote import Target
-        from orchestrator.result_card import bare_model, own_files
+        from orchestrator.result_card import bare_model, best_step, own_files
         from orchestrator.ssh_keys import job_key
         from orchestrator.ssh_site import SshSite
 
@@ -70,13 +70,15 @@ class SiteMaker:
             order.job_id,
             adapter=spec.method != "full",
             base_model=bare_model(spec),
-            own=lambda: own_files(
+            best_step=lambda: best_step(self.home, order.job_id, order.attempt),
+            own=lambda best: own_files(
                 order,
                 spec,
                 bootstrap.machine,
                 store=self.store,
                 home=self.home,
                 now=self.clock.now(),
+                best=best,
             ),
         )
         pin = self.home.job_folder(order.job_id) / f"host-key-{order.attempt}-{order.port}"

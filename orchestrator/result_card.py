@@ -45,8 +45,12 @@ def own_files(
     store: Store,
     home: Home,
     now: float,
+    best: int | None = None,
 ) -> Mapping[str, bytes]:
-    """Return README.md, and where there is something to show loss.svg and evaluation.json."""
+    """Return README.md, and where there is something to show loss.svg and evaluation.json.
+
+    best: the step of the adapter that lies in `best/`.
+    """
     from orchestrator.artifacts.card import CardFacts, render
     from orchestrator.artifacts.picture import loss_svg
     from orchestrator.redact import redact
@@ -68,6 +72,7 @@ def own_files(
         results=_results(seen),
         evaluations=tuple(seen.evaluations.points),
         curve=CURVE if picture else "",
+        best_step=best,
         versions=machine.axolotl.versions if machine is not None else {},
         gpu=_gpu(attempt),
         cost_usd=job.cost_usd,
@@ -79,6 +84,14 @@ def own_files(
     if seen.evaluations.points:
         files[EVALUATION] = _evaluation(seen)
     return files
+
+
+def best_step(home: Home, job_id: str, last: int) -> int | None:
+    """Return the step of the lowest evaluation loss; None without one, or if it is the last."""
+    seen = curves(home, job_id, last)
+    points = seen.evaluations.points
+    step = min(points, key=lambda point: point[1])[0] if points else None
+    return None if step == seen.latest.step else step
 
 
 def curves(home: Home, job_id: str, last: int) -> MetricsReader:

@@ -133,7 +133,10 @@ class SshSite:
                 tell = self._bootstrap.payload.progress
                 step = None if tell is None else lambda done, total: tell("result", done, total)
                 out = f"{self._folder}/out"
-                return collect(shell, out, folder, manifest, self._result, progress=step)
+                return collect(
+                    shell, out, folder, manifest, self._result, progress=step,
+                    listed=lambda step: self._listing_of(shell, step),
+                )  # fmt: skip
             except ArtifactsRefused as refused:
                 raise SiteRefused(Reason.ARTIFACTS_REFUSED, str(refused)) from refused
             except ArtifactsMissing as missing:
@@ -159,6 +162,13 @@ class SshSite:
             except ArtifactsMissing:  # pruned by the trainer meanwhile: a newer one is there
                 return Kept(step, 0)
         return Kept(step, size)
+
+    def _listing_of(self, shell: Shell, step: int) -> Any:
+        """Return what the agent lists of a checkpoint; None where it is no longer there."""
+        try:
+            return self._checkpoint_manifest(shell, step)
+        except SiteRefused:
+            return None
 
     def _checkpoint_manifest(self, shell: Shell, step: int) -> Any:
         """Return what the agent lists of a checkpoint; hashed there once a step."""

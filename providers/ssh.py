@@ -30,7 +30,7 @@ from providers.base import (
 from providers.clock import Clock
 from providers.errors import AuthFailed, InvalidRequest, NoCapacity, NotFound, Unavailable
 from providers.ssh_machines import Machine, read_machines
-from providers.ssh_records import Records
+from providers.ssh_records import Records, is_ending
 
 LABEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
 # It is up already; the limit is for a network that comes and goes.
@@ -66,7 +66,8 @@ class SshProvider:
         Raises InvalidRequest for a wrong machines.yaml, NoCapacity where all are held.
         """
         machines = read_machines(self._file)
-        held = {str(facts.get("machine")): label for label, facts in self._records.open().items()}
+        busy = {**self._records.open(), **self._records.ending()}
+        held = {str(facts.get("machine")): label for label, facts in busy.items()}
         free = [about.offer_of(one) for name, one in machines.items() if name not in held]
         if machines and not free:
             said = ", ".join(f"{name} by {label}" for name, label in held.items())
@@ -114,6 +115,8 @@ class SshProvider:
         facts = self._known(instance_id)
         if facts is None or facts.get("ended"):
             raise NotFound(f"describe {str(instance_id)[:80]!r}: no such attempt on any machine")
+        if is_ending(facts):
+            return about.ending(facts)
         claim = self._claim_on(facts)
         if claim.get("label") != instance_id:
             raise NotFound(f"describe {instance_id}: {facts['machine']} does not bear its claim")
@@ -134,6 +137,10 @@ class SshProvider:
             claim = self._claim_on(facts)
             if claim.get("label") == label:
                 found[label] = about.instance({**facts, **claim})
+        for label, facts in self._records.ending().items():
+            places.add((str(facts["machine"]), about.place(facts)))
+            if label.startswith(label_prefix):
+                found[label] = about.ending(facts)
         for machine in read_machines(self._file).values():
             facts = self._facts_of(machine)
             if (machine.name, about.place(facts)) in places:
@@ -150,7 +157,8 @@ class SshProvider:
     def terminate(self, instance_id: InstanceId) -> None:
         """End what is ours there, wipe it, run the owner's teardown_command. Proves nothing.
 
-        With a check_command it succeeds only once that says that the machine is gone.
+        Until that command has ended with 0, and a check_command says that the machine is gone, it
+        fails, and the reads show the machine: so it is asked for again, and heard of.
         """
         facts = self._known(instance_id)
         if facts is None or facts.get("ended"):
@@ -167,11 +175,13 @@ class SshProvider:
                 raise
             facts["wiped"] = True
             self._save(label, facts)
-        if facts.get("teardown_command"):
+        if facts.get("teardown_command") and (facts.get("check_command") or is_ending(facts)):
             done = about.command(facts, label, "teardown_command")
             if done.returncode != 0:
                 said = (done.stderr or done.stdout).decode("utf-8", "replace").strip()[-200:]
                 raise Unavailable(f"{verb}: teardown_command: exit {done.returncode}: {said}")
+            facts["torn_down"] = True
+            self._save(label, facts)
         if facts.get("check_command") and not self._is_gone(facts, label):
             raise Unavailable(f"{verb}: check_command does not say that the machine is gone")
 

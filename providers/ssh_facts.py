@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+from dataclasses import replace
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -110,6 +111,15 @@ def instance(facts: dict[str, Any]) -> Instance:
         axolotl_env=facts.get("axolotl_env"),
         detail="claimed",
     )
+
+
+def ending(facts: dict[str, Any]) -> Instance:
+    """Return a machine that holds nothing of ours any more, and that its owner's commands end.
+
+    Its state is not known, which counts as living.
+    """
+    words = "wiped; the owner's commands have not ended it yet"
+    return replace(instance(facts), state=InstanceState.UNKNOWN, detail=words)
 
 
 def command(facts: dict[str, Any], label: str, which: str) -> subprocess.CompletedProcess[bytes]:

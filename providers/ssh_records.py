@@ -19,6 +19,14 @@ TRUSTED = "host-keys"
 PLACE = ("host", "port")  # what makes two attempts' machine one and the same
 
 
+def is_ending(facts: dict[str, Any]) -> bool:
+    """Return whether the owner's own commands have not yet done, or not seen, the machine's end."""
+    if not facts.get("wiped") or facts.get("ended"):
+        return False
+    undone = facts.get("teardown_command") and not facts.get("torn_down")
+    return bool(facts.get("check_command") or undone)
+
+
 class Records:
     """The records of one home."""
 
@@ -50,6 +58,10 @@ class Records:
             if not facts.get("wiped") and not facts.get("ended")
         }
 
+    def ending(self) -> dict[str, dict[str, Any]]:
+        """Return the records of wiped machines that their owner's commands have not ended yet."""
+        return {name: facts for name, facts in self._all().items() if is_ending(facts)}
+
     def _all(self) -> dict[str, dict[str, Any]]:
         try:
             names = sorted(path.stem for path in self._folder.glob("*.json"))
@@ -64,7 +76,8 @@ class Records:
         place = [mine.get(key) for key in PLACE]
         for other, facts in self._all().items():
             same = [facts.get(key) for key in PLACE] == place
-            if other != label and same and facts.get("wiped") and not facts.get("ended"):
+            over = facts.get("wiped") and not facts.get("ended") and not is_ending(facts)
+            if other != label and same and over:
                 self.write(other, {**facts, "ended": {"at": at, "by": HANDED_ON}})
 
     def handed_on(self) -> list[str]:

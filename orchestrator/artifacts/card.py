@@ -36,6 +36,7 @@ class CardFacts:
     results: Mapping[str, object] = field(default_factory=dict)
     evaluations: Sequence[tuple[int, float]] = ()  # step and loss on the held-out records
     curve: str = ""  # the name of the picture beside it
+    best_step: int | None = None  # of the adapter in the folder `best`
     versions: Mapping[str, str] = field(default_factory=dict)
     gpu: str = ""
     cost_usd: Decimal | None = None
@@ -54,6 +55,7 @@ def render(facts: CardFacts) -> str:
         _table("Results", ("figure", "value"), _rows(facts.results)),
         f"## Loss\n\n![Loss by step]({facts.curve})\n" if facts.curve else "",
         _table("Evaluation", ("step", "loss", "perplexity"), _evaluations(facts.evaluations)),
+        _best(facts),
         _table("Made with", ("package", "version"), _rows(facts.versions)),
         _usage(facts),
     ]
@@ -89,6 +91,15 @@ def _index(facts: CardFacts) -> dict[str, object]:
         "metrics": [metric],
     }
     return {"name": facts.name, "results": [result]}
+
+
+def _best(facts: CardFacts) -> str:
+    if facts.best_step is None:
+        return ""
+    return (
+        f"The adapter here is the last step's. The one with the lowest evaluation loss, of step "
+        f"{facts.best_step:,}, is in the folder `best`.\n"
+    )
 
 
 def _evaluations(points: Sequence[tuple[int, float]]) -> list[tuple[str, str, str]]:

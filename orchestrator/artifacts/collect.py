@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import os
 import shutil
 from collections.abc import Callable, Iterator, Mapping
@@ -17,17 +18,23 @@ from typing import Any
 
 from orchestrator.agent.weights import BadWeights, check_weights
 from orchestrator.artifacts.manifest import (
+    ADAPTER_CONFIG,
+    ADAPTER_WEIGHTS,
     ArtifactsMissing,
     ArtifactsRefused,
     Choice,
     Wanted,
     choose,
+    choose_checkpoint,
 )
 from orchestrator.artifacts.scrub import scrub
 from orchestrator.remote import Progress, RemoteFailed, Shell, shifted
 from orchestrator.site import Collected
 
+log = logging.getLogger("gpujob.collect")
+
 MANIFEST = "manifest.json"
+BEST = "best"  # the folder of the adapter with the best evaluation, beside the last one
 SCHEMA = 1
 SPARE_BYTES = 64 << 20  # left free on the person's disk
 NAMES = 100  # out, out-2, ... out-100
@@ -37,12 +44,17 @@ File = tuple[str, int, str]  # path, bytes, sha256
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """What a result is made of. own: returns the files of ours that go with it, by name."""
+    """What a result is made of.
+
+    own: returns the files of ours that go with it, by name, told the step of the adapter that lies
+    in BEST, None where none does. best_step: the step of the best evaluation, if not the last's.
+    """
 
     job: str
     adapter: bool
     base_model: str  # as the person named it; a bare name for a folder
-    own: Callable[[], Mapping[str, bytes]] | None = None
+    own: Callable[[int | None], Mapping[str, bytes]] | None = None
+    best_step: Callable[[], int | None] | None = None
 
 
 def collect(
@@ -53,10 +65,12 @@ def collect(
     result: Result,
     *,
     progress: Progress | None = None,
+    listed: Callable[[int], Any] | None = None,
 ) -> Collected:
     """Bring home what `manifest` offers of the output folder `remote`.
 
-    `folder` is the place wished for; the answer names the one taken. Idempotent. Raises
+    `folder` is the place wished for; the answer names the one taken. Idempotent. listed: returns
+    the manifest of a checkpoint, from which the best adapter is fetched beside the last. Raises
     ArtifactsRefused, ArtifactsMissing, ShellError, and OSError for trouble with the local disk.
     """
     choice = choose(manifest, adapter=result.adapter)
@@ -80,7 +94,8 @@ def collect(
         fetch(shell, f"{remote}/{wanted.path}", part / wanted.path, wanted, step)
         before += wanted.bytes
     _check_weights(part, choice, result)
-    files = _finish(part, choice, result, remote)
+    best = _bring_best(shell, remote, part, result, listed)
+    files = _finish(part, choice, result, remote, best)
     if target.exists():
         target.rmdir()
     part.rename(target)
@@ -142,6 +157,36 @@ def fetch(
     raise ArtifactsRefused(f"{wanted.path}: its content is not what the manifest promises")
 
 
+def _bring_best(
+    shell: Shell,
+    remote: str,
+    part: Path,
+    result: Result,
+    listed: Callable[[int], Any] | None,
+) -> int | None:
+    """Fetch the adapter of the best evaluation into BEST; return its step.
+
+    None where it is the last one's, or is not to be had: that never costs the result itself.
+    """
+    step = result.best_step() if result.best_step is not None and result.adapter else None
+    document = listed(step) if step is not None and listed is not None else None
+    place = part / BEST
+    if step is None or document is None:
+        return None
+    try:
+        choice = choose_checkpoint(document, adapter=True)
+        for wanted in choice.wanted:
+            if wanted.path in {ADAPTER_WEIGHTS, ADAPTER_CONFIG}:
+                place.mkdir(exist_ok=True)
+                far = f"{remote}/checkpoint-{step}/{wanted.path}"
+                fetch(shell, far, place / wanted.path, wanted, None)
+        good = check_weights(str(place), adapter=True).finite
+    except (ArtifactsRefused, ArtifactsMissing, BadWeights) as error:
+        log.warning("the adapter of step %s was not kept: %s", step, error)
+        good = False
+    return step if good else None
+
+
 def _meaning(failure: RemoteFailed, wanted: Wanted) -> Exception:
     if failure.code == "absent":
         return ArtifactsMissing(f"{wanted.path} is listed, but not there")
@@ -163,20 +208,24 @@ def _check_weights(part: Path, choice: Choice, result: Result) -> None:
         raise ArtifactsRefused("the weights hold NaN or infinite values")
 
 
-def _finish(part: Path, choice: Choice, result: Result, remote: str) -> tuple[File, ...]:
+def _finish(
+    part: Path, choice: Choice, result: Result, remote: str, best: int | None
+) -> tuple[File, ...]:
     """Scrub, add the card and the manifest, set modes, sync; returns the files."""
     sources = {wanted.path: wanted.sha256 for wanted in choice.wanted}
-    for name in sources:
+    beside = [f"{BEST}/{name}" for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS) if best is not None]
+    for name in [*sources, *beside]:
         raw = (part / name).read_bytes() if name.endswith(".json") else None
         if raw is not None:
             folder = remote.rpartition("/")[0]
-            _write(part / name, scrub(name, raw, base_model=result.base_model, folder=folder))
-    own = dict(result.own()) if result.own is not None else {}
+            kind = name.rpartition("/")[2]
+            _write(part / name, scrub(kind, raw, base_model=result.base_model, folder=folder))
+    own = dict(result.own(best)) if result.own is not None else {}
     for name, data in own.items():
         _write(part / name, data)
-    names = [*sources, *own]
+    names = [*sources, *own, *beside]
     for path in part.iterdir():
-        if path.name not in names:
+        if path.name not in {name.partition("/")[0] for name in names}:
             shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
     files = []
     for name in sorted(names):
@@ -197,6 +246,9 @@ def _finish(part: Path, choice: Choice, result: Result, remote: str) -> tuple[Fi
     (part / MANIFEST).chmod(0o644)
     part.chmod(0o755)
     sync(part / MANIFEST)
+    if beside:
+        (part / BEST).chmod(0o755)
+        sync(part / BEST)
     sync(part)
     return tuple(files)
 

@@ -77,6 +77,7 @@ def _copy(source: Path, folder: Path, files: tuple[File, ...], part: str, tell: 
             path = beside / name
             if not (path.is_file() and path.stat().st_size == size and sha256_of(path) == sha256):
                 path.unlink(missing_ok=True)
+                path.parent.mkdir(exist_ok=True)
                 with (source / name).open("rb") as reader, path.open("xb") as writer:
                     shutil.copyfileobj(reader, writer, CHUNK)
                     writer.flush()

@@ -1,6 +1,7 @@
 """A result brought home over a real SSH server."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from tests.support.sshd import Sshd
 
 pytestmark = [pytest.mark.e2e, pytest.mark.system("openssh-server")]
 
-RESULT = Result("3f2a00", adapter=True, base_model="acme/base", own=lambda: {"README.md": b"5"})
+RESULT = Result("3f2a00", adapter=True, base_model="acme/base", own=lambda _: {"README.md": b"5"})
 TAKEN = {
     "adapter_model.safetensors",
     "adapter_config.json",
@@ -191,3 +192,47 @@ def test_a_disk_without_room_is_said_before_a_byte_moves(
     with pytest.raises(OSError, match="free"):
         collect(shell, str(tmp_path / "out"), tmp_path / "home", document, result)
     assert not list((tmp_path / "home.part").iterdir())
+
+
+def test_the_best_adapter_comes_beside_the_last(shell: ParamikoShell, tmp_path: Path) -> None:
+    out, home = tmp_path / "far" / "out", tmp_path / "home"
+    write_adapter(out)
+    main = manifest_of(out)
+    write_adapter(out / "checkpoint-20", values=500)
+    (out / "checkpoint-20" / "trainer_state.json").write_text("{}")
+    (out / "checkpoint-20" / "optimizer.pt").write_bytes(b"not wanted here")
+    told: list[int | None] = []
+
+    def own(step: int | None) -> dict[str, bytes]:
+        told.append(step)
+        return {"README.md": b"# it\n"}
+
+    result = replace(RESULT, own=own, best_step=lambda: 20)
+
+    def listed(step: int) -> object:
+        return manifest_of(out / f"checkpoint-{step}")
+
+    got = collect(shell, str(out), home, main, result, listed=listed)
+    assert told == [20]
+    weights = "adapter_model.safetensors"
+    best = {path.name for path in (home / "best").iterdir()}
+    assert best == {weights, "adapter_config.json"}
+    assert (home / "best" / weights).read_bytes() == (out / "checkpoint-20" / weights).read_bytes()
+    assert (home / weights).read_bytes() == (out / weights).read_bytes()
+    config = json.loads((home / "best" / "adapter_config.json").read_text())
+    assert config["base_model_name_or_path"] == "acme/base"
+    assert {f"best/{name}" for name in best} <= {path for path, _, _ in got.files}
+    assert collect(shell, str(out), home, main, result, listed=listed) == got
+
+    # A checkpoint that is gone, damaged or no number costs the best adapter, never the result.
+    for number, broken in enumerate(("gone", "damaged", "nan")):
+        if broken == "damaged":
+            (out / "checkpoint-20" / weights).write_bytes(b"{}")
+        if broken == "nan":
+            write_adapter(out / "checkpoint-20", bad=float("nan"))
+        there = None if broken == "gone" else listed(20)
+        place = tmp_path / f"again{number}"
+        collect(shell, str(out), place, main, result, listed={20: there}.get)
+        assert told[-1] is None
+        assert (place / weights).exists()
+        assert not (place / "best").exists()

@@ -46,7 +46,7 @@ def make_site(
         return AxolotlEnv(shell, at, str(folder.parent / "envs"), load.label, given=str(stub))
 
     boot = Bootstrap(load, str(folder), environment, SystemClock())
-    own = lambda: {"README.md": b"# made by a test\n"}  # noqa: E731
+    own = lambda _: {"README.md": b"# made by a test\n"}  # noqa: E731
     return SshSite(connect, boot, Result(load.job, load.expect_adapter, "acme/base", own))
 
 

@@ -66,11 +66,13 @@ def trickle(seconds, out):
         os._exit(0)
     os.wait()
     far.close()
-    data, end = bytes(60_000), time.monotonic() + seconds
-    with open("weights", "wb") as file:
+    # Bytes through sockets alone are in no figure of /proc: what counts is the file beside them.
+    if out: open("weights", "wb").write(bytes(12_000_000))
+    end = time.monotonic() + seconds
+    with open("weights", "rb" if out else "wb") as file:
         while time.monotonic() < end:
             try:
-                if out: near.sendall(data); time.sleep(0.1)
+                if out: near.sendall(file.read(60_000)); time.sleep(0.1)
                 else: file.write(near.recv(1 << 20))
             except OSError: break
 """
