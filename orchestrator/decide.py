@@ -26,7 +26,7 @@ from orchestrator.actions import (
     Wait,
 )
 from orchestrator.attempt import Attempt, Endpoint, Machine
-from orchestrator.decide_teardown import Due, doubles, look, proof_reads, settle, stopping
+from orchestrator.decide_teardown import Due, doubles, look, proof_reads, rescue, settle, stopping
 from orchestrator.observation import Observation, Terms
 from orchestrator.states import Reason, State
 from providers.base import Instance, InstanceState
@@ -197,7 +197,8 @@ def _collecting(attempt: Attempt, seen: Observation, now: float, terms: Terms) -
     if moved:
         return moved
     poll_s = terms.limits.poll_s(terms.traits)
-    wanted = _watch(attempt, seen, poll_s if seen.site_down_since is not None else 3 * poll_s)
+    wanted = rescue(attempt, seen, now, terms)
+    wanted += _watch(attempt, seen, poll_s if seen.site_down_since is not None else 3 * poll_s)
     wanted += _readdress(attempt, seen, poll_s)
     wanted.append((seen.site_after, Collect() if seen.drained else Drain()))
     return wanted

@@ -6,6 +6,8 @@ proves it gone, or the job is shown as STILL BILLING and somebody keeps retrying
 
 from __future__ import annotations
 
+from decimal import Decimal
+
 from orchestrator import events as ev
 from orchestrator.actions import Action, Describe, Farewell, Find, Record, Terminate
 from orchestrator.attempt import Attempt, Machine
@@ -234,6 +236,26 @@ def _wants_farewell(attempt: Attempt, seen: Observation, now: float, terms: Term
         return False
     asked = any(m.terminate_calls for m in attempt.machines if m.id == attempt.main_id)
     return not asked and now < attempt.stopping_at + terms.limits.farewell_s
+
+
+def rescue(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Due]:
+    """Return the note of a result that does not come home: why, how long and for how much it may.
+
+    The machine is kept for it, bounded. Once for each cause; [] where nothing is wrong.
+    """
+    at_home = seen.site_error.startswith("on this machine")
+    main = attempt.main
+    if main is None or not (at_home or seen.site_down_since is not None):
+        return []
+    began = attempt.trainer_exited_at or now
+    lasts_s = max(0.0, min(terms.limits.collect_timeout_s, attempt.deadline_at - began))
+    rate = main.rates[-1][1] if main.rates else attempt.offer.price_usd_per_hour
+    usd = rate * Decimal(str(lasts_s)) / 3600
+    said = (
+        f"the result does not come home: {seen.site_error[:300]}; the machine is kept for it "
+        f"{lasts_s / 60:.0f} min at the most after the training's end, which costs ${usd:.2f}"
+    )
+    return [] if attempt.note == said else [(now, Record(ev.Noted(now, said)))]
 
 
 def _alarm(attempt: Attempt, now: float, terms: Terms) -> list[Due]:

@@ -226,6 +226,8 @@ def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
     fields: list[tuple[str, str]] = [("state", _state_words(job, now))]
     if attempt is not None:
         fields.append(("where", place(attempt)))
+        if attempt.note:
+            fields.append(("note", harmless(attempt.note)))
     fields += _why_fields(job)
     fields += _training_fields(attempt)
     fields += _money_fields(job)

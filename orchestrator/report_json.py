@@ -180,6 +180,7 @@ def attempt_body(attempt: AttemptView) -> dict[str, Any]:
         "deadline_at_unix_s": attempt.deadline_at,
         "suspect_until_unix_s": attempt.suspect_until,
         "prepare_step": attempt.prepare_step,
+        "note": attempt.note,
         "checkpoint_step": attempt.kept_step,
         "step": attempt.step,
         "max_steps": attempt.max_steps,

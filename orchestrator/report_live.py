@@ -136,6 +136,8 @@ def phases(live: Live) -> list[tuple[str, str]]:
             home_at = attempt.terminate_first_asked_at
             words = "bringing the adapter home" if home_at is None else "adapter home, checked"
             rows.append(_phase("collect", attempt.trainer_exited_at, home_at, live, words))
+            if attempt.note and home_at is None:
+                rows.append(("", harmless(attempt.note)))
     if attempt.terminate_first_asked_at is not None:
         reads = attempt.absence_reads
         gone = f"read as gone {times(reads)}" if reads else "not yet read as gone"

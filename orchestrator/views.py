@@ -50,6 +50,7 @@ class AttemptView:
     teardown: Teardown
     cost_usd: Decimal  # from intent to proof of absence, or to the moment of the view
     billed: Billed = Billed()  # noqa: RUF009 - frozen
+    note: str = ""  # the newest word of what holds it up
 
 
 @dataclass(frozen=True, slots=True)

@@ -122,6 +122,7 @@ def attempt_view(
         eval_loss=figures.eval_loss,
         tokens_per_s=figures.tokens_per_s,
         teardown=teardown_of(attempt, now, limits),
+        note=attempt.note if attempt.state is not State.CLOSED else "",
         cost_usd=sum((line.usd for line in lines), Decimal(0)),
         billed=total(line.billed for line in lines),
     )

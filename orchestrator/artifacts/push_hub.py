@@ -83,7 +83,7 @@ def push(hub: Any, place: Repo, order: Order, tell: Tell) -> str:
     """Return the commit's address, everything in it compared by size and hash."""
     files = with_manifest(order)
     folder, total = Path(order.folder), sum(size for _, size, _ in files)
-    wanted = {name: (size, sha256, _git_oid(folder / name)) for name, size, sha256 in files}
+    wanted = {name: (folder / name, size, sha256) for name, size, sha256 in files}
     with _meanings():
         hub.create_repo(place.id, private=True, exist_ok=True, repo_type="model")
         head = _head(hub, place)
@@ -91,7 +91,7 @@ def push(hub: Any, place: Repo, order: Order, tell: Tell) -> str:
         for last in range(1, COMMITS + 1):
             if not missing:
                 break
-            size = sum(wanted[name][0] for name in missing)
+            size = sum(wanted[name][1] for name in missing)
             tell(total - size, total)
             lost = _commit(hub, place, order, [f for f in files if f[0] in missing], head)
             head = _head(hub, place)
@@ -110,17 +110,18 @@ def _head(hub: Any, place: Repo) -> str:
 
 
 def _missing(
-    hub: Any, place: Repo, revision: str, wanted: dict[str, tuple[int, str, str]]
+    hub: Any, place: Repo, revision: str, wanted: dict[str, tuple[Path, int, str]]
 ) -> set[str]:
     """Return the names that the revision does not hold with this content."""
     missing = set(wanted)
     for entry in hub.list_repo_tree(place.id, recursive=True, revision=revision):
         if entry.path not in wanted:
             continue
-        size, sha256, oid = wanted[entry.path]
-        lfs = getattr(entry, "lfs", None)
-        same = lfs.sha256 == sha256 if lfs is not None else getattr(entry, "blob_id", "") == oid
-        if same and getattr(entry, "size", -1) == size:
+        path, size, sha256 = wanted[entry.path]
+        lfs, blob = getattr(entry, "lfs", None), getattr(entry, "blob_id", "")
+        if getattr(entry, "size", -1) != size:
+            continue
+        if lfs.sha256 == sha256 if lfs is not None else blob == _git_oid(path):
             missing.discard(entry.path)
     return missing
 
