@@ -4,7 +4,7 @@ PYTHON ?= python3
 V := .venv/bin
 SEEDS ?= 1000
 # Those that need no argument; the accuracy benches name theirs in docs/sizing.md.
-BENCHES := cli_startup local_provider bootstrap overhead supervisor_memory log_follow log_pull upload
+BENCHES := cli_startup local_provider bootstrap overhead supervisor_memory log_follow log_pull upload push
 
 .PHONY: help quickstart test check fmt sim prove faults bench screens locks clean
 help:            ## this list

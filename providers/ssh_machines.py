@@ -205,7 +205,9 @@ def _document(path: Path) -> tuple[dict[str, Any], Mapping[tuple[Any, ...], int]
         raise InvalidRequest(f"{path}: {error.strerror or error}") from error
     except UnicodeDecodeError as error:
         raise InvalidRequest(f"{path}: not a text file in UTF-8") from error
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
+    except ValueError as error:  # YAML's own: 2026-13-45
+        raise InvalidRequest(f"{path}: {error}: write a date as YYYY-MM-DD") from error
+    except (yaml.YAMLError, RecursionError) as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark is not None else ""
         said = getattr(error, "problem", None) or type(error).__name__

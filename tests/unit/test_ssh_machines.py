@@ -68,6 +68,7 @@ def test_another_currency_takes_its_rate(tmp_path):
         (" source: my invoice,", "", "machines.0.price.source: is missing"),
         (" billing_step_s: 3600,", "", "machines.0.price.billing_step_s: is missing"),
         ("date: 2026-11-30", "date: yesterday", "machines.0.price.date: "),
+        ("date: 2026-11-30", "date: 2026-13-45", "write a date as YYYY-MM-DD"),
         ("1.36", "-1", "machines.0.price.price_per_hour: "),
         ("1.36", ".nan", "machines.0.price.price_per_hour: "),
         ("1.36", "dear", "machines.0.price.price_per_hour: "),
