@@ -148,6 +148,12 @@ def test_a_host_that_dies_keeps_the_job_open_until_its_owner_closes_it(
         refused = rented.tool.run("closed", "stub-job")
         assert refused.code == 2  # it plainly lives
         assert "still answers" in refused.err
+        other = Rented(tmp_path / "other", server)  # somebody else's gpujob, on the same machine
+        other.write(folder=str(rented.far))
+        stopped = other.tool.run("submit", other.job(), "--yes")
+        assert stopped.code == 2, stopped.out + stopped.err
+        assert "yellow is claimed by gpujob-" in stopped.err
+        assert "nothing was launched" in stopped.err
         order = json.loads(next(rented.far.glob("*/order.json")).read_text())
         assert order["env"]["HF_HOME"] == str(rented.far / "huggingface")  # is wiped with the rest
         server.stop()
@@ -161,6 +167,24 @@ def test_a_host_that_dies_keeps_the_job_open_until_its_owner_closes_it(
         job = rented.tool.job()
         assert (job["teardown"], job["reason"]) == ("closed_by_owner", "SSH_LOST")
         rented.end_all()  # the machine is gone in name only: end what runs on it
+
+
+@pytest.mark.prove
+def test_a_disk_that_fills_while_it_trains_ends_the_run(tmp_path: Path, server: Sshd) -> None:
+    with small_disk(tmp_path / "small", "3g") as small:
+        rented = Rented(tmp_path, server, GPUJOB_WATCH_SPEED="100")
+        rented.far = small / "gpujob"
+        rented.write(folder=str(rented.far))
+        process = rented.tool.start("submit", rented.job(steps=9000, seconds_per_step=0.1), "--yes")
+        rented.tool.wait_for(lambda job: job["state"] == "RUNNING", "running")
+        with (small / "filler").open("wb") as file:  # as a checkpoint would
+            os.posix_fallocate(file.fileno(), 0, shutil.disk_usage(small).free - (8 << 20))
+        done = rented.tool.finish(process)
+        assert done.code == 4, done.out + done.err
+        job = rented.tool.job()
+        assert (job["reason"], job["teardown"]) == ("DISK_FULL", "yours_to_close")
+        assert rented.left() == []
+        rented.end_all()
 
 
 @pytest.mark.prove
