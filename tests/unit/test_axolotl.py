@@ -73,6 +73,7 @@ def test_the_whole_of_a_small_job() -> None:
         "bf16": "auto",
         "tf32": "auto",
         "eval_steps": 0.1,
+        "metric_for_best_model": "eval_loss",
         "save_steps": 0.1,
         "save_total_limit": 2,
         "output_dir": "/inst/label/out",
