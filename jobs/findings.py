@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobs.plain import harmless
+
 
 @dataclass(frozen=True, slots=True)
 class Finding:
@@ -25,7 +27,7 @@ class Finding:
         where = self.file if self.line is None else f"{self.file} line {self.line}"
         parts = [part for part in (where, self.field) if part]
         text = f"{': '.join(parts)}: {self.message}"
-        return f"{text}. {self.remedy}" if self.remedy else text
+        return harmless(f"{text}. {self.remedy}" if self.remedy else text)
 
 
 class JobFileError(Exception):

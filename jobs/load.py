@@ -56,7 +56,15 @@ def load_job(path: Path, overrides: Sequence[str] = ()) -> LoadedJob:
         raise JobFileError([Finding(str(path), None, "", "the file is empty", _START)])
     if not isinstance(document.value, dict | None):
         raise JobFileError(
-            [Finding(str(path), 1, "", "a job file is a list of keys, like name: my-job", _START)]
+            [
+                Finding(
+                    str(path),
+                    1,
+                    "",
+                    "a job file is made of keys and values, like name: my-job",
+                    _START,
+                )
+            ]
         )
     origins = load_set.apply(document, tuple(overrides))
     draft = Draft(document, path.absolute().parent, origins)

@@ -46,10 +46,13 @@ def plan(job_file: Path, *, changes: list[str], as_json: bool) -> int:
     from orchestrator.compose import make_providers
     from orchestrator.measured import read
     from orchestrator.settings import load_settings
+    from providers.registry import KEYS
 
     loaded = submit.read_job(job_file, changes)
     with looked() as state:
         providers = make_providers(load_settings(), state.home.root)
+        # One that is known but has no key yet is planned for with its list prices.
+        submit.check_provider_names(loaded.spec.gpu.providers, {**providers, **KEYS})
         planned = submit.look(loaded, providers, read(state.home.root), list_prices=True)
         if planned.need is not None and planned.need.unsized:
             raise Refused(planned.need.unsized)

@@ -38,8 +38,8 @@ def submit(
     keep_s: float = 0.0,
 ) -> int:
     """Read, quote, ask, store, and drive or hand over; returns the job's exit code."""
+    from orchestrator import report_plan, submit_money
     from orchestrator import submit as room
-    from orchestrator import submit_money
     from orchestrator.measured import read
 
     gc.enable()  # the door switched it off for short commands
@@ -56,7 +56,14 @@ def submit(
             fresh = room.with_data(fresh, gated, pii_reviewed=pii_reviewed)
             return submit_money.preflight(fresh, parts.providers)
 
-        planned = _looked_at(replace(quote(), keep_on_failure_s=keep_s), state, parts)
+        try:
+            quoted = quote()
+        except Refused as refused:
+            if dry_run and refused.code is Exit.NO_OFFER and not as_json:
+                text = room.axolotl_text(gated.loaded.spec, None)
+                out(report_plan.axolotl_lines(text))
+            raise
+        planned = _looked_at(replace(quoted, keep_on_failure_s=keep_s), state, parts)
         if dry_run:
             return _dry_run(planned, state, as_json=as_json)
         planned = _agreed(planned, quote, state, parts, yes=yes, as_json=as_json)

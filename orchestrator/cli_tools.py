@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 from orchestrator.exits import Exit, Refused
-from orchestrator.opened import err, looked, opened, out
+from orchestrator.opened import err, looked, opened, out, placed
 
 if TYPE_CHECKING:
     from orchestrator.opened import Opened
@@ -93,16 +93,16 @@ def doctor(*, as_json: bool) -> int:
     from orchestrator.doctor import doctor_document, doctor_lines, failed, run_checks
     from orchestrator.settings import load_settings
 
-    with looked() as state:
-        settings = load_settings()
-        providers = make_providers(settings, state.home.root)
-        checks = run_checks(state.home, providers, channels_of(settings))
-        if as_json:
-            from orchestrator.report_json import dumps
+    place = placed()  # a broken database is a row of the answer, not its end
+    settings = load_settings()
+    providers = make_providers(settings, place.home.root)
+    checks = run_checks(place.home, providers, channels_of(settings))
+    if as_json:
+        from orchestrator.report_json import dumps
 
-            out([dumps(doctor_document(checks, state.now()))])
-        else:
-            out(doctor_lines(checks, state.screen))
+        out([dumps(doctor_document(checks, place.now))])
+    else:
+        out(doctor_lines(checks, place.screen))
     return Exit.USAGE if failed(checks) else Exit.OK
 
 

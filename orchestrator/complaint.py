@@ -51,8 +51,12 @@ def complain(error: BaseException, argv: Sequence[str]) -> int:
 
 
 def _say(message: str, remedy: str, code: Exit, argv: Sequence[str], *, launched: bool) -> int:
+    from jobs.plain import harmless
     from orchestrator.redact import redact
 
+    message, remedy = (  # a name in it may come from a stranger's file
+        "\n".join(map(harmless, text.splitlines())) for text in (message, remedy)
+    )
     lines = [*_fitted(message), *_fitted(remedy)]
     nothing = bool(argv) and argv[0] in LAUNCHING and not launched
     lines.append(f"nothing was launched.   (exit {code})" if nothing else f"(exit {code})")

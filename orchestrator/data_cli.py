@@ -199,8 +199,9 @@ def prepare(
     ] = 0.6,
     min_response_chars: Annotated[int, typer.Option(min=0, help="Leave out shorter answers.")] = 0,
     val_share: Annotated[
-        float, typer.Option(min=0.0, max=0.5, help="Share of records to hold out.")
-    ] = 0.05,
+        float | None,
+        typer.Option(min=0, max=0.5, help="Share to hold out; else the job's; else 0.05."),
+    ] = None,
     group: Annotated[
         str, typer.Option(help="Column whose equal values stay on one side of the split.")
     ] = "",

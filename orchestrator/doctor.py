@@ -15,9 +15,10 @@ from enum import StrEnum
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from jobs.plain import harmless
 from orchestrator.redact import told
 from orchestrator.report_json import document
-from orchestrator.report_text import Screen, harmless, size, wrap
+from orchestrator.report_text import Screen, size, wrap
 from providers.errors import ProviderError
 
 if TYPE_CHECKING:
@@ -57,6 +58,7 @@ def run_checks(
         _python,
         _sqlite,
         lambda: _home(home),
+        lambda: _database(home.database_url),
         lambda: _disk(home.root),
         _ssh,
         _gpu,
@@ -97,6 +99,22 @@ def _sqlite() -> Check:
 def _home(home: Home) -> Check:
     shown = "SQLite" if home.database_url.startswith("sqlite") else "PostgreSQL"
     return Check("home", Level.OK, f"{home.root}, state in {shown}")
+
+
+def _database(url: str) -> Check:
+    from orchestrator.store import Store
+    from orchestrator.store_engine import StoreError
+
+    try:
+        store = Store.open(url)
+    except StoreError as error:
+        found, *remedy = str(error).splitlines()
+        return Check("database", Level.FAIL, found, " ".join(remedy))
+    try:
+        count = len(store.jobs(now=0.0))
+    finally:
+        store.close()
+    return Check("database", Level.OK, f"readable, {count} job{'s' * (count != 1)}")
 
 
 def _disk(root: Path) -> Check:

@@ -37,8 +37,8 @@ def is_dead(holder: str) -> bool:
 
 
 def for_people(holder: str | None) -> str | None:
-    """Return a holder as a person reads it: `process 4711 on myhost`."""
-    if holder is None:
+    """Return a holder as a person reads it: `process 4711 on myhost`; None for a dead one."""
+    if holder is None or is_dead(holder):
         return None
     parts = holder.split("|")
     if len(parts) != 4:

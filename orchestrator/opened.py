@@ -78,6 +78,21 @@ def _located() -> tuple[Home, bool]:
     return open_home(located.home, database_url=located.database_url), located.sweep
 
 
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where gpujob's state would be, without the store: for a command that also serves without."""
+
+    home: Home
+    screen: Screen
+    now: float
+
+
+def placed() -> Place:
+    """Return the home as it is. Raises HomeRefused."""
+    home, _ = _located()
+    return Place(home, screen_of(sys.stdout, os.environ), SystemClock().now())
+
+
 @contextmanager
 def looked() -> Iterator[Looked]:
     """Yield the state for reading, by the quick way where there is one.

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+from jobs.plain import harmless
 from orchestrator.report_cost import billed_fields
 from orchestrator.report_text import (
     Column,
@@ -13,7 +14,6 @@ from orchestrator.report_text import (
     cells,
     clip,
     duration,
-    harmless,
     moment,
     money,
     number,
@@ -282,6 +282,9 @@ def _why_fields(job: JobView) -> list[tuple[str, str]]:
     fields = [("why", f"{job.reason}: {ending.cause}")]
     if ending.next_step:
         fields.append(("next", ending.next_step))
+    kept = max((attempt.kept_step or 0 for attempt in job.attempts), default=0)
+    if kept and job.closed_at is not None:
+        fields.append(("or", f"gpujob resume {job.id} goes on from step {kept:,}"))
     if job.evidence:
         fields.append(("evidence", clip(harmless(job.evidence), 500)))
     return fields

@@ -6,9 +6,10 @@ from collections.abc import Mapping, Sequence
 from decimal import Decimal
 from typing import Any, Protocol
 
+from jobs.plain import harmless
 from orchestrator.billed import Bill, Billed, total
 from orchestrator.report_json import billed_body, document
-from orchestrator.report_text import Column, Screen, exact_money, harmless, money, table, wrap
+from orchestrator.report_text import Column, Screen, exact_money, money, table, wrap
 from orchestrator.views import JobView
 
 

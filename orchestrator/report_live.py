@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from jobs.plain import harmless
 from jobs.throughput import Remaining
 from orchestrator.eta import Planned, left_of
 from orchestrator.push_state import PushState
@@ -25,7 +26,6 @@ from orchestrator.report_text import (
     bar,
     clip,
     duration,
-    harmless,
     moment,
     money,
     number,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from jobs.memory_levers import levers
+from jobs.plain import harmless
 from orchestrator.managed import Managed, managed
 from orchestrator.report import still_billing_lines
 from orchestrator.report_json import document
@@ -23,7 +24,7 @@ from orchestrator.report_size import (
     quote_body,
     requirement_body,
 )
-from orchestrator.report_text import Screen, clip, exact_money, harmless, money, wrap
+from orchestrator.report_text import Screen, clip, exact_money, money, wrap
 from orchestrator.report_yours import yours_lines
 from orchestrator.submit import SHOWN_REJECTED, Plan, at_most_usd, change_words
 from orchestrator.views import JobView
@@ -162,11 +163,15 @@ def dry_run_lines(planned: Plan, axolotl_yaml: str, screen: Screen) -> list[str]
     most = money(at_most_usd(planned.spec, planned.best.offer))
     after = "yours to close" if planned.best.offer.provider == BY_HAND else "shut down"
     lines.append(clip(f"  at most {most}, then it is {after}", screen.width))
-    lines += ["", *quote_lines(planned, screen), ""]
-    lines.append("# Axolotl's configuration on the machine; <folder> is the attempt's own")
-    lines += axolotl_yaml.rstrip("\n").splitlines()
-    lines += ["", "nothing was started: this is a dry run."]
+    lines += ["", *quote_lines(planned, screen), "", *axolotl_lines(axolotl_yaml)]
+    lines += ["nothing was started: this is a dry run."]
     return lines
+
+
+def axolotl_lines(axolotl_yaml: str) -> list[str]:
+    """Return the Axolotl file as a screen shows it."""
+    head = "# Axolotl's configuration on the machine; <folder> is the attempt's own"
+    return [head, *axolotl_yaml.rstrip("\n").splitlines(), ""]
 
 
 def plan_lines(planned: Plan, screen: Screen) -> list[str]:

@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from jobs.plain import harmless
 from orchestrator.redact import told
 from orchestrator.report_json import document
 from orchestrator.report_plan import machine, offer_body, source
-from orchestrator.report_text import Column, Screen, harmless, money, table, wrap
+from orchestrator.report_text import Column, Screen, money, table, wrap
 from providers.errors import ProviderError
 
 if TYPE_CHECKING:

@@ -139,14 +139,6 @@ def bar(done: int, total: int, width: int) -> str:
     return "#" * filled + "-" * (width - filled)
 
 
-def harmless(text: str) -> str:
-    """Return text that cannot move a cursor or ring a bell: controls become "?", tabs a blank."""
-    return "".join(
-        " " if char in "\t\n\r" else "?" if unicodedata.category(char) in {"Cc", "Cf"} else char
-        for char in text
-    )
-
-
 def cells(text: str) -> int:
     """Return how many terminal columns `text` takes: wide characters count two, combining none."""
     if text.isascii():

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from orchestrator.report_text import Screen, harmless, moment, money, wrap
+from jobs.plain import harmless
+from orchestrator.report_text import Screen, moment, money, wrap
 from orchestrator.states import Teardown
 from orchestrator.views import AttemptView, JobView
 from providers.base import BY_HAND

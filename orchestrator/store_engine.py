@@ -22,6 +22,8 @@ from sqlalchemy.engine import Connection, Engine, make_url
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from sqlalchemy.pool import StaticPool
 
+from orchestrator.store_failure import failure_words
+
 ALONE = 0x67706A  # the key of the lock that `alone` takes: any number that is ours
 BUSY_TIMEOUT_MS = 30_000  # far above the milliseconds that our writers take
 
@@ -47,6 +49,9 @@ class Database:
         except ArgumentError as error:
             raise StoreError(f"GPUJOB_DATABASE_URL is no database URL: {error}") from error
         self.dialect = parsed.get_backend_name()
+        self._place = (
+            str(parsed.database) if self.dialect == "sqlite" else parsed.render_as_string()
+        )
         if self.dialect not in NOW_SQL:
             raise StoreError(f"no such database: {self.dialect}; use sqlite or postgresql")
         self.now: ColumnElement[float] = literal_column(now_sql or NOW_SQL[self.dialect], Float)
@@ -124,7 +129,7 @@ class Database:
             connection = self.engine.raw_connection()
             yield connection
         except (self._driver_error, SQLAlchemyError) as error:
-            raise StoreError(f"the database failed: {_plain(error)}") from error
+            raise StoreError(failure_words(error, self._place)) from error
         finally:
             if connection is not None:
                 connection.close()  # back to the pool, rolled back
@@ -135,7 +140,7 @@ class Database:
             with self.engine.connect() as connection:
                 yield connection
         except SQLAlchemyError as error:
-            raise StoreError(f"the database failed: {_plain(error)}") from error
+            raise StoreError(failure_words(error, self._place)) from error
 
     def prepare(self, statement: ClauseElement, columns: Sequence[str] | None = None) -> Prepared:
         """Return a statement compiled once for this database; columns: those it writes."""
@@ -166,11 +171,6 @@ class Prepared:
         else:
             cursor.execute(self._sql, [every[name] for name in self._order])
         return cursor
-
-
-def _plain(error: Exception) -> str:
-    """Return the driver's own words, without the statement and its values."""
-    return str(getattr(error, "orig", None) or error).splitlines()[0]
 
 
 def _make_private(path: Path) -> None:

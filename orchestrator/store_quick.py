@@ -11,6 +11,7 @@ from __future__ import annotations
 import sqlite3
 from collections import namedtuple
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 from orchestrator import ledger
@@ -18,6 +19,7 @@ from orchestrator.attempt import Attempt
 from orchestrator.exits import Refused
 from orchestrator.locate import sqlite_path
 from orchestrator.states import Reason
+from orchestrator.store_failure import failure_words
 from orchestrator.store_rows import (
     JobRow,
     Recorded,
@@ -60,7 +62,7 @@ def open_quick(url: str) -> QuickStore | None:
         return None
     connection.execute("PRAGMA query_only = 1")
     connection.row_factory = _named
-    return QuickStore(connection)
+    return QuickStore(connection, path)
 
 
 def _named(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Any:
@@ -70,8 +72,9 @@ def _named(cursor: sqlite3.Cursor, row: tuple[Any, ...]) -> Any:
 class QuickStore:
     """What `store.Store` answers to readers, with the same names and meanings."""
 
-    def __init__(self, connection: sqlite3.Connection) -> None:
+    def __init__(self, connection: sqlite3.Connection, path: Path) -> None:
         self._connection = connection
+        self._path = path
 
     def close(self) -> None:
         """Close the connection."""
@@ -165,7 +168,7 @@ class QuickStore:
         try:
             return self._connection.execute(sql, values).fetchall()
         except sqlite3.Error as error:
-            raise Refused(f"the database failed: {error}") from error
+            raise Refused(failure_words(error, str(self._path))) from error
 
 
 def pick(word: str, known: Iterable[tuple[str, str]]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import shutil
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from decimal import Decimal
 from math import ceil
@@ -90,14 +90,22 @@ def plan(
     points: Sequence[MeasuredPoint] = (),
 ) -> Plan:
     """Return the quotes of all providers asked, n calls; raises Refused where none will do."""
-    wanted = loaded.spec.gpu.providers
-    unknown = [name for name in wanted if name not in providers]
+    check_provider_names(loaded.spec.gpu.providers, providers)
+    return fitting(look(loaded, providers, points))
+
+
+def check_provider_names(wanted: Sequence[str], there: Collection[str]) -> None:
+    """Raise Refused for a provider that the job names and that is not among these."""
+    unknown = [name for name in wanted if name not in there]
     if unknown:
         raise Refused(
             f"gpu.providers: {', '.join(unknown)}: not set up here",
-            remedy=f"Set up: {', '.join(providers) or 'none'}. gpujob doctor says what is missing.",
+            remedy=f"Set up: {', '.join(there) or 'none'}. gpujob doctor says what is missing.",
         )
-    planned = look(loaded, providers, points)
+
+
+def fitting(planned: Plan) -> Plan:
+    """Return the plan itself; raises Refused, exit code 3, where no offer will do."""
     if not planned.matching.quotes:
         raise Refused(nothing_fits(planned), code=Exit.NO_OFFER)
     return planned
@@ -229,14 +237,17 @@ def environment_note(offer: Offer, root: Path, given: Path | None) -> str | None
     )
 
 
-def axolotl_text(spec: JobSpec, quote: Quote) -> str:
-    """Return the Axolotl file that the instance would get, with paths below `<folder>`."""
+def axolotl_text(spec: JobSpec, quote: Quote | None) -> str:
+    """Return the Axolotl file that the instance would get, with paths below `<folder>`.
+
+    quote: None where no offer fits: as for one GPU.
+    """
     from jobs.axolotl import Layout, Stack, axolotl_config, to_yaml
     from jobs.sizing import shared_out
 
-    stack: Stack = "cpu" if quote.offer.gpu == CPU else "cuda"
+    stack: Stack = "cpu" if quote is not None and quote.offer.gpu == CPU else "cuda"
     config = axolotl_config(spec, layout=Layout("<folder>"), stack=stack)
-    if quote.fit is not None and quote.offer.gpu_count > 1:
+    if quote is not None and quote.fit is not None and quote.offer.gpu_count > 1:
         config = shared_out(config, quote.fit.work)
     return to_yaml(config)
 

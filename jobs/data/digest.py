@@ -227,7 +227,7 @@ def _keep(kept: list[tuple[int, Record]], options: Options, steps: Steps, out: D
         out.exact.append(_digest16(plain))
         if steps.keep_rows:
             out.rows.append((record.as_json(options.shape) + "\n").encode())
-            prompt = normal(_prompt(record)) if options.validation else ""
+            prompt = normal(_prompt(record)) if options.held_out else ""
             out.prompts.append(_short_hash(prompt) if prompt else 0)
             out.groups.append(_short_hash(record.group) if record.group else 0)
         if steps.near or steps.keep_rows:

@@ -13,9 +13,15 @@ from . import templates
 from .gate import Report
 from .options import Options
 
-_INSTRUCT = re.compile(
-    r"instruct|chat|[-_]it\b|[-_]sft|dpo|assistant|hermes|zephyr|vicuna", re.IGNORECASE
+# Models that come without a chat template: those that say so, and families whose plain
+# name is the base model. All others are taken to have one (Qwen has, even as -Base) until seen.
+_BASE = re.compile(
+    r"(?<![a-z])base(?![a-z])|[-_]pt$|/(meta-)?llama-[23](\.\d)?-\d+b(-hf)?$"
+    r"|/mistral-7b-v0\.\d$|/mixtral-8x\d+b-v0\.\d$|/gemma(-[23])?-\d+b$"
+    r"|/(pythia|gpt|opt|falcon|mpt|bloom|olmo|phi-[12]|smollm2?)[-_.\d]*\d+[bm]?$",
+    re.IGNORECASE,
 )
+_HAS_ONE = re.compile(r"qwen|instruct|chat|[-_]it\b|[-_]sft|dpo|assistant", re.IGNORECASE)
 
 
 @dataclass(slots=True)
@@ -65,10 +71,17 @@ def read(job: Mapping[str, Any], folder: Path, options: Options) -> JobData:
         long="truncate" if long == "truncate" else "drop",
         columns=options.columns or columns,
         group=options.group or str(data.get("group") or ""),
+        validation=_share(data) if options.validation is None else options.validation,
         tokenizer=options.tokenizer or (str(local) if local and local.is_dir() else ""),
         chat_template=options.chat_template or _template(out.template, folder),
     )
     return out
+
+
+def _share(data: Mapping[str, Any]) -> float | None:
+    """Return the share to hold out that the file names; None where it names none or a file."""
+    share = data.get("validation")
+    return float(share) if isinstance(share, int | float) and not isinstance(share, bool) else None
 
 
 def check_template(job: JobData, report: Report, where: str) -> None:
@@ -96,20 +109,20 @@ def check_template(job: JobData, report: Report, where: str) -> None:
         and not Path(named or "-").is_file()
     ):
         model = job.model or "the model"
-        if _INSTRUCT.search(model):
-            report.add(
-                where,
-                0,
-                "chat_template_unverified",
-                f"the tokenizer of {model} is not on this machine",
-            )
-        else:
+        if _BASE.search(model) and not _HAS_ONE.search(model):
             report.add(
                 where,
                 0,
                 "no_chat_template",
                 f"chat_template is not set, and {model} looks like a base model without one "
                 "(its tokenizer is not on this machine)",
+            )
+        else:
+            report.add(
+                where,
+                0,
+                "chat_template_unverified",
+                f"the tokenizer of {model} is not on this machine",
             )
         return
     try:

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Any, Literal
 
+HELD_OUT = 0.05  # share of records, where nobody chose
 LongRule = Literal["drop", "truncate"]
 
 
@@ -35,9 +36,14 @@ class Options:
     near_threshold: float = 0.6
     min_response_chars: int = 0
     group: str = ""  # column whose equal values stay on one side of the split
-    validation: float = 0.05  # share of records held out; 0 = none
+    validation: float | None = None  # share held out, 0 = none; None: the job file's, else HELD_OUT
     seed: int = 42
     max_findings: int = 1000  # kept per code and file; the rest is counted
+
+    @property
+    def held_out(self) -> float:
+        """Return the share of records to hold out; 0 for none."""
+        return HELD_OUT if self.validation is None else self.validation
 
     def settings(self) -> dict[str, Any]:
         """Return the choices that shape the output, for the manifest and for resuming."""

@@ -235,9 +235,9 @@ def _split(run: _Run, stage: Stage | None) -> tuple[set[int], dict[str, Any]]:
             for i in group[1:]:
                 run.clusters.join(group[0], i)
     held = split.choose(
-        run.clusters, run.spill.raw("exact"), run.alive, run.options.validation, run.options.seed
+        run.clusters, run.spill.raw("exact"), run.alive, run.options.held_out, run.options.seed
     )
-    if run.options.validation > 0 and not held and run.alive.count(1) >= 20:
+    if run.options.held_out > 0 and not held and run.alive.count(1) >= 20:
         run.report.add(
             run.report.files[0], 0, "no_validation", "no cluster is small enough to be held out"
         )

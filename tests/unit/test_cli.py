@@ -5,7 +5,6 @@ from __future__ import annotations
 import csv
 import io
 import json
-import logging
 import re
 import sys
 from decimal import Decimal
@@ -23,16 +22,8 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture
-def home(tmp_path, monkeypatch):
-    folder = tmp_path / "home"
-    monkeypatch.setenv("GPUJOB_HOME", str(folder))
-    monkeypatch.setenv("GPUJOB_SWEEP", "off")
-    monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-    yield folder
-    root.handlers[:] = handlers  # commands that compose the run path set up their own
-    root.setLevel(level)
+def home(cli_home):
+    return cli_home
 
 
 @pytest.fixture
@@ -40,16 +31,6 @@ def ids(home):
     _, store, found = fill(home)
     store.close()
     return found
-
-
-@pytest.fixture
-def answer(capsys):
-    def ask(*argv: str):
-        code = run(list(argv))
-        said = capsys.readouterr()
-        return code, said.out, said.err
-
-    return ask
 
 
 def test_ps_on_a_new_home(home, answer):

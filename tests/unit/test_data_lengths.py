@@ -114,6 +114,27 @@ def job(tmp_path, body, tokenizer_config=None):
     return data, [f.code for f in report.findings]
 
 
+@pytest.mark.parametrize(
+    ("model", "code"),
+    [
+        ("Qwen/Qwen3-0.6B", "chat_template_unverified"),
+        ("Qwen/Qwen3-8B-Base", "chat_template_unverified"),
+        ("HuggingFaceTB/SmolLM2-135M-Instruct", "chat_template_unverified"),
+        ("google/gemma-2-9b-it", "chat_template_unverified"),
+        ("acme/baseball-7b", "chat_template_unverified"),
+        ("meta-llama/Llama-3.1-8B", "no_chat_template"),
+        ("meta-llama/Llama-2-7b-hf", "no_chat_template"),
+        ("mistralai/Mistral-7B-v0.3", "no_chat_template"),
+        ("google/gemma-3-4b-pt", "no_chat_template"),
+        ("google/gemma-2-9b", "no_chat_template"),
+        ("EleutherAI/pythia-160m", "no_chat_template"),
+        ("HuggingFaceTB/SmolLM2-1.7B", "no_chat_template"),
+    ],
+)
+def test_only_a_base_model_is_said_to_lack_a_template(tmp_path, model, code):
+    assert job(tmp_path, {"model": model})[1] == [code]
+
+
 def test_template_of_the_job(tmp_path, folder):
     assert job(tmp_path, {"model": "acme/base-7b"})[1] == ["no_chat_template"]
     assert job(tmp_path, {"model": "acme/tiny-instruct"})[1] == ["chat_template_unverified"]

@@ -128,6 +128,15 @@ def test_status_says_why_and_what_next():
     assert "Tried to allocate" in text
 
 
+def test_a_job_that_ended_early_names_its_checkpoint():
+    one = failed()
+    kept = replace(one, attempts=tuple(replace(a, kept_step=1200) for a in one.attempts))
+    assert f"gpujob resume {one.id} goes on from step 1,200" in "\n".join(
+        status_lines(kept, NOW, WIDE)
+    )
+    assert "gpujob resume" not in "\n".join(status_lines(one, NOW, WIDE))
+
+
 @pytest.mark.parametrize("reason", [reason for reason in Reason if reason is not Reason.SUCCEEDED])
 def test_every_reason_is_explained(reason):
     one = replace(failed(), reason=reason)

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from jobs.plain import harmless
 from orchestrator.report_text import (
     Column,
     bar,
@@ -16,7 +17,6 @@ from orchestrator.report_text import (
     clip,
     duration,
     exact_money,
-    harmless,
     money,
     number,
     screen_of,
