@@ -269,6 +269,10 @@ class Limits(BaseModel):
         None,
         description="Longest wait for a first SSH login; else the provider's own figure.",
     )
+    lease_minutes: Minutes | None = Field(
+        None,
+        description="RunPod: the machine ends itself when gpujob was not heard for so long.",
+    )
 
 
 class Checkpoints(BaseModel):

@@ -62,6 +62,7 @@ limits:
   # idle_minutes: 30             # ended when nothing was done for so long
   # stall_minutes: 30            # or when no step and no line of the log came
   # boot_minutes: 15
+  # lease_minutes: 30            # RunPod: the machine dies with the gpujob that drives it
 
 # checkpoints:
   # every_steps: 200             # ten times over the run

@@ -227,9 +227,11 @@ def talk_screen(*, as_json: bool) -> Screen:
 
 
 def _detached(planned: Plan, state: Opened, *, as_json: bool) -> int:
+    from orchestrator.settings import load_settings
     from orchestrator.submit import store_job
 
-    job_id = store_job(planned, state.store, state.home, now=state.now())
+    lease_s = load_settings().machine_lease_s
+    job_id = store_job(planned, state.store, state.home, now=state.now(), lease_s=lease_s)
     pid, started = daemon.ensure(state.home.root)
     job = state.store.job(job_id, now=state.now())
     if as_json:
@@ -272,7 +274,8 @@ def drive_here(
 
     stream = sys.stderr if as_json else sys.stdout
     with Signals() as signals, parts.alarms.at_work():  # before anything can be launched
-        job_id = store_job(planned, state.store, state.home, now=state.now())
+        lease_s = parts.settings.machine_lease_s
+        job_id = store_job(planned, state.store, state.home, now=state.now(), lease_s=lease_s)
         supervisor = Supervisor(parts.runner, WakeableClock(), only={job_id})
         driven = start_driving(supervisor, signals.wake)
         one = Watch(

@@ -75,6 +75,7 @@ def sweep(*, unknown: Literal["report", "end", "adopt"], as_json: bool) -> int:
     from orchestrator.sweep import sweep as look
 
     with opened() as state:
+        (state.home.root / daemon.SWEPT_NAME).touch()  # no further one after this command
         parts = compose(state)
         report = look(parts.runner, unknown=unknown)
         if as_json:

@@ -52,6 +52,7 @@ class SiteMaker:
         from orchestrator.host_pin import connect_pinned
         from orchestrator.paramiko_shell import ParamikoShell
         from orchestrator.remote import Target
+        from orchestrator.renewal import Renewal
         from orchestrator.result_card import bare_model, best_step, own_files
         from orchestrator.ssh_keys import job_key
         from orchestrator.ssh_site import SshSite
@@ -88,7 +89,9 @@ class SiteMaker:
                 return ParamikoShell.connect(target, clock=self.clock)
             return connect_pinned(target, pin, clock=self.clock, tell=log.warning)
 
-        return SshSite(connect, bootstrap, result, shipping_of(order, spec, self.clock))
+        shipping = shipping_of(order, spec, self.clock)
+        renewal = Renewal(order.lease_s) if order.lease_s > 0 else None
+        return SshSite(connect, bootstrap, result, shipping, renewal)
 
     def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
         from jobs.axolotl import Layout, uploads

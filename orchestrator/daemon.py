@@ -15,10 +15,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from orchestrator.locate import Located
     from orchestrator.opened import Looked
 
 LOCK_NAME = "supervise.lock"
 LOG_NAME = "supervise.log"
+SWEPT_NAME = "swept"  # touched when a sweep was started
 TAKEN_UP_S = 2.0  # a submit takes its job up within milliseconds of storing it
 
 
@@ -67,7 +69,12 @@ def _pid_in(handle: int) -> int:
 
 
 def start(home: Path) -> int:
-    """Start `gpujob supervise --until-idle` in a session of its own, and return its pid.
+    """Start `gpujob supervise --until-idle` in a session of its own, and return its pid."""
+    return _spawn(home, "supervise", "--until-idle")
+
+
+def _spawn(home: Path, *words: str) -> int:
+    """Start a command beside this one, its words in the home's log; return its pid.
 
     It keeps this process's environment and folder (a `.env` there is part of the settings).
     """
@@ -81,7 +88,7 @@ def start(home: Path) -> int:
         )
     with (home / LOG_NAME).open("ab") as log:
         process = subprocess.Popen(
-            [sys.executable, "-P", "-m", "orchestrator", "supervise", "--until-idle"],
+            [sys.executable, "-P", "-m", "orchestrator", *words],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -89,6 +96,24 @@ def start(home: Path) -> int:
             env=environ,
         )
     return process.pid
+
+
+def sweep_afterwards(home: Path, located: Located, now: float) -> bool:
+    """Start a sweep beside a command that is over; return whether one was.
+
+    At most one a minute, and only where machines are rented elsewhere: it finds what no process
+    drives any more, ends what is past its deadline, and reads bills. Costs one look at a file.
+    """
+    if not located.sweep or not located.rents:
+        return False
+    stamp = home / SWEPT_NAME
+    if stamp.exists() and now - stamp.stat().st_mtime < located.sweep_s:
+        return False
+    if running(home) is not None:  # the daemon sweeps anyway
+        return False
+    stamp.touch()
+    _spawn(home, "sweep")
+    return True
 
 
 def ensure(home: Path) -> tuple[int, bool]:

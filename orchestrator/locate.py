@@ -11,14 +11,23 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from providers.registry import KEYS
+
+DEFAULT_SWEEP_S = 60.0  # Limits.sweep_s; a test holds them together
+
 
 @dataclass(frozen=True, slots=True)
 class Located:
-    """GPUJOB_HOME, GPUJOB_DATABASE_URL where it is set, and whether GPUJOB_SWEEP is not off."""
+    """GPUJOB_HOME, GPUJOB_DATABASE_URL where it is set, and whether GPUJOB_SWEEP is not off.
+
+    rents: whether a provider of machines elsewhere is set up. sweep_s: as GPUJOB_SWEEP_S says.
+    """
 
     home: Path
     database_url: str | None
     sweep: bool = True
+    rents: bool = False
+    sweep_s: float = DEFAULT_SWEEP_S
 
 
 def default_home() -> Path:
@@ -50,7 +59,16 @@ def locate(environ: Mapping[str, str], folder: Path) -> Located:
         home=Path(home) if home is not None else default_home(),
         database_url=found.get("GPUJOB_DATABASE_URL"),
         sweep=found.get("GPUJOB_SWEEP") != "off",
+        rents=any(found.get(name) for name in KEYS.values()),
+        sweep_s=_seconds(found.get("GPUJOB_SWEEP_S")),
     )
+
+
+def _seconds(text: str | None) -> float:
+    try:
+        return DEFAULT_SWEEP_S if text is None else float(text)
+    except ValueError:
+        return DEFAULT_SWEEP_S  # who drives jobs says that it is wrong
 
 
 def environment(environ: Mapping[str, str], folder: Path) -> dict[str, str]:

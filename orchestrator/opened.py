@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Generic, Protocol, TypeVar
@@ -16,6 +16,7 @@ from orchestrator.report_text import Screen, screen_of
 if TYPE_CHECKING:
     from orchestrator.home import Home
     from orchestrator.ledger import By, Total
+    from orchestrator.locate import Located
     from orchestrator.store import Store
     from orchestrator.store_rows import Recorded, Stray
     from orchestrator.views import JobView
@@ -69,13 +70,21 @@ if TYPE_CHECKING:
     Opened = State[Store]  # for those that write
 
 
-def _located() -> tuple[Home, bool]:
+def _located() -> tuple[Home, Located]:
     printed[0] = 0
     from orchestrator.home import open_home
     from orchestrator.locate import locate
 
     located = locate(os.environ, Path.cwd())
-    return open_home(located.home, database_url=located.database_url), located.sweep
+    return open_home(located.home, database_url=located.database_url), located
+
+
+def _afterwards(home: Home, located: Located) -> None:
+    """Have the account swept, beside the command that ends here; never its failure."""
+    from orchestrator.daemon import sweep_afterwards
+
+    with suppress(OSError):
+        sweep_afterwards(home.root, located, SystemClock().now())
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ def looked() -> Iterator[Looked]:
     """
     from orchestrator.store_quick import open_quick
 
-    home, sweep = _located()
+    home, located = _located()
     quick = open_quick(home.database_url)
     if quick is None:
         with opened() as state:
@@ -109,9 +118,10 @@ def looked() -> Iterator[Looked]:
         return
     try:
         screen = screen_of(sys.stdout, os.environ)
-        yield State(home, quick, quick.waiting, SystemClock(), screen, sweep)
+        yield State(home, quick, quick.waiting, SystemClock(), screen, located.sweep)
     finally:
         quick.close()
+        _afterwards(home, located)
 
 
 @contextmanager
@@ -119,13 +129,14 @@ def opened() -> Iterator[Opened]:
     """Yield the state for reading and writing. Raises HomeRefused and StoreError."""
     from orchestrator.store import Store
 
-    home, sweep = _located()
+    home, located = _located()
     store = Store.open(home.database_url)
     try:
         screen = screen_of(sys.stdout, os.environ)
-        yield State(home, store, store.journal.waiting, SystemClock(), screen, sweep)
+        yield State(home, store, store.journal.waiting, SystemClock(), screen, located.sweep)
     finally:
         store.close()
+        _afterwards(home, located)
 
 
 printed = [0]  # how many answers went to stdout: one --json command gives one document

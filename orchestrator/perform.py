@@ -77,6 +77,7 @@ def _launch(_: Launch, case: Case, hands: Hands) -> None:
         disk_gib=spec.disk_gib,
         start_script=spec.start_script,
         env=spec.env,
+        lease_s=spec.lease_s,
     )
     asked = ev.LaunchAsked(now())
     if runner.rules.intent_before_launch:

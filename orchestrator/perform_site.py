@@ -265,6 +265,7 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         gpus=0 if own or attempt.offer.gpu == "CPU" else attempt.offer.gpu_count,
         vram_gib=attempt.offer.vram_gib,
         keep_checkpoints=case.terms.keep_checkpoints,
+        lease_s=hands.record.new.launch.lease_s,
     )
 
 

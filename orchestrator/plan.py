@@ -23,6 +23,7 @@ class LaunchSpec:
     disk_gib: int = 0
     start_script: str | None = None
     env: dict[str, str] = field(default_factory=dict)
+    lease_s: float = 0.0  # the machine ends itself when nobody renewed its lease for so long
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,6 +52,12 @@ class Settings(BaseSettings):
     machines: Path | None = Field(
         None, description="machines rented by hand; default machines.yaml in the home"
     )
+    machine_lease_s: float | None = Field(
+        None,
+        gt=0,
+        description="a rented machine ends itself when gpujob was not heard for so long; "
+        "limits.lease_minutes of a job file wins",
+    )
     sweep: Literal["on", "off"] = Field("on", description="the reaper after every command")
     torch_check: Literal["on", "off"] = Field(
         "on", description="off: a rented machine's GPUs are made up, as a simulated cloud's are"

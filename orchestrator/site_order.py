@@ -39,3 +39,4 @@ class SiteOrder:
     gpus: int = 0  # rented ones, and their memory as sold: checked on arrival; 0: nothing to check
     vram_gib: float = 0.0
     keep_checkpoints: int = 0
+    lease_s: float = 0.0  # of the machine; renewed while a process of ours is connected

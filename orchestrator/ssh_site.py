@@ -18,6 +18,7 @@ from orchestrator.artifacts.collect import Result, collect
 from orchestrator.artifacts.manifest import ArtifactsMissing, ArtifactsRefused
 from orchestrator.bootstrap import ORDER, Bootstrap
 from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell, ShellError
+from orchestrator.renewal import Renewal
 from orchestrator.shipping import Shipping
 from orchestrator.site import AgentStatus, Collected, Kept, SiteError, SiteRefused
 from orchestrator.states import Reason
@@ -43,7 +44,7 @@ class SshSite:
 
     connect: makes the connection, for the first call and after each lost one. bootstrap: what the
     attempt needs. result: what its result is made of. shipping: takes the checkpoints to a store;
-    None: they come home.
+    None: they come home. renewal: of the machine's lease.
     """
 
     def __init__(
@@ -52,8 +53,10 @@ class SshSite:
         bootstrap: Bootstrap,
         result: Result,
         shipping: Shipping | None = None,
+        renewal: Renewal | None = None,
     ) -> None:
         self._shipping = shipping
+        self._renewal = renewal
         self._connect = connect
         self._bootstrap = bootstrap
         self._result = result
@@ -185,6 +188,7 @@ class SshSite:
         with self._lock:
             self._closed = True
             shell, self._shell = self._shell, None
+            self._renew(None)
         if shell is not None:
             shell.close()
 
@@ -235,6 +239,7 @@ class SshSite:
             with self._lock:
                 if not self._closed:
                     self._shell = shell
+                    self._renew(shell)
                     return shell
             shell.close()
             raise SiteError("the site was closed")
@@ -243,7 +248,17 @@ class SshSite:
         with self._lock:
             if self._shell is shell:
                 self._shell = None
+                self._renew(None)
         shell.close()
+
+    def _renew(self, shell: Shell | None) -> None:
+        """Have the machine's lease renewed over this connection, or no more."""
+        if self._renewal is None:
+            return
+        if shell is None:
+            self._renewal.stop()
+        else:
+            self._renewal.begin(shell, lambda: self._folder)
 
 
 def _document(end: Completed) -> Any:

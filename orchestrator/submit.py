@@ -265,8 +265,13 @@ def disk_gib(planned: Plan) -> int:
     return CONTAINER_GIB + max(needs, default=UNSIZED_DISK_GIB - CONTAINER_GIB)
 
 
-def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
-    """Return the id of the job, written down with its key: a supervisor may now take it up."""
+def store_job(
+    planned: Plan, store: Store, home: Home, *, now: float, lease_s: float | None = None
+) -> str:
+    """Return the id of the job, written down with its key: a supervisor may now take it up.
+
+    lease_s: of its machines, where the job file names none.
+    """
     from orchestrator.plan import Caps, LaunchSpec, NewJob
     from orchestrator.ssh_keys import job_key
     from orchestrator.submit_money import reserve_usd
@@ -274,7 +279,7 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
     spec = planned.spec
     job_id = store.new_job_id()
     key = job_key(home.root, job_id)
-    boot = spec.limits.boot_minutes
+    boot, lease = spec.limits.boot_minutes, spec.limits.lease_minutes
     if planned.resume_from is not None:
         _take_over(planned.resume_from, home.checkpoints(job_id))
     store.create_job(
@@ -288,6 +293,7 @@ def store_job(planned: Plan, store: Store, home: Home, *, now: float) -> str:
                 image=spec.gpu.image,
                 template=spec.gpu.template,
                 disk_gib=disk_gib(planned),
+                lease_s=(lease_s or 0.0) if lease is None else float(lease) * 60,
             ),
             caps=Caps(
                 budget_usd=spec.limits.budget_usd,

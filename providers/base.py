@@ -113,6 +113,7 @@ class LaunchRequest:
     disk_gib: int = 0
     start_script: str | None = None
     env: dict[str, str] = field(default_factory=dict)  # never secrets
+    lease_s: float = 0.0  # it ends itself when its lease was not renewed so long; 0: no lease
 
 
 @dataclass(frozen=True, slots=True)

@@ -64,6 +64,7 @@ def _runpod(settings: ProviderSettings, clock: Clock) -> Provider:
         list_lag_s=own.list_lag_s,
         boot_timeout_s=own.boot_timeout_s,
         refused=settings.home / "runpod-refused.json",
+        waits=own.waits,
     )
 
 

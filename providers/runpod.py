@@ -35,6 +35,7 @@ from providers.runpod_cooling import Cooling
 from providers.runpod_images import CUDA_FLOOR
 from providers.runpod_offers import CLOUDS, NAME, candidate_of, offers_of
 from providers.runpod_pods import ID, create_body, instance_of, started_at
+from providers.runpod_settings import DEFAULT_WAITS, Waits
 from providers.runpod_start import (
     HOST_KEY_WORD,
     SELF_DESTRUCT,
@@ -43,10 +44,8 @@ from providers.runpod_start import (
     start_env,
 )
 
-FRESH_S = 120.0  # a 404 within two minutes of the create call is no proof (horizon PR 372)
 # Docs say per second, and elsewhere per minute: the longer one keeps the estimate above the bill.
 BILLING_STEP_S = 60.0
-HOST_KEY_WAIT_S = 60.0  # a reachable machine is held back so long for its key to be vouched for
 COUNTS = (1, 2, 4, 8)  # asked for where a job leaves it open: a machine's usual shapes
 LOG_S = 8.0  # of one look into a container's log
 LOG_TAIL = "1000"
@@ -66,6 +65,7 @@ class RunPodProvider:
         list_lag_s: float = 10.0,
         boot_timeout_s: float = 1200.0,
         refused: Path | None = None,
+        waits: Waits = DEFAULT_WAITS,
         balance: Callable[[str, str], Decimal | None] = runpod_money.balance,
     ) -> None:
         self.traits = Traits(
@@ -79,7 +79,8 @@ class RunPodProvider:
         self._log_api = Api(key, base_url, clock, total_s=LOG_S)
         self._key = key
         self._clock = clock
-        self._cooling = Cooling(refused, clock)
+        self._waits = waits
+        self._cooling = Cooling(refused, clock, waits.cool_s)
         self._balance = balance
         self._lock = threading.Lock()  # of the three below
         self._made: dict[InstanceId, float] = {}  # -> monotonic, until a read knew it
@@ -114,7 +115,9 @@ class RunPodProvider:
         left_s = request.deadline_at - self._clock.now()
         if left_s <= 0:
             raise InvalidRequest(f"launch {request.label[:120]}: its deadline has passed")
-        env = start_env(request, left_s, self.traits.boot_timeout_s, self._api.base_url)
+        env = start_env(
+            request, left_s, self.traits.boot_timeout_s, self._api.base_url, self._waits
+        )
         body = create_body(request, candidate, args=start_argument(), env=env)
         try:
             pod = self._api.create("launch", "/pods", body)
@@ -193,7 +196,7 @@ class RunPodProvider:
     def _is_fresh(self, instance_id: InstanceId) -> bool:
         with self._lock:
             made = self._made.get(instance_id)
-            return made is not None and self._clock.monotonic() - made < FRESH_S
+            return made is not None and self._clock.monotonic() - made < self._waits.fresh_s
 
     def _keyed(self, instance: Instance, pod: Mapping[str, Any]) -> Instance:
         """Return the machine with its host key, or held back while the key is awaited."""
@@ -203,7 +206,7 @@ class RunPodProvider:
         with self._lock:
             first = self._reachable.setdefault(boot, now)
             known = self._host_keys.get(boot)
-        if known is None and now - first <= HOST_KEY_WAIT_S:
+        if known is None and now - first <= self._waits.host_key_s:
             known = self._host_key(instance, started_at(pod))
             if known is None:
                 return replace(

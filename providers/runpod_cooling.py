@@ -12,20 +12,19 @@ from pathlib import Path
 
 from providers.clock import Clock
 
-COOL_S = 300.0  # the catalogue's stock lags by minutes
-
 
 class Cooling:
     """See the module. file None: in memory only. Safe for several processes: the last one wins."""
 
-    def __init__(self, file: Path | None, clock: Clock) -> None:
+    def __init__(self, file: Path | None, clock: Clock, cool_s: float = 300.0) -> None:
+        self._cool_s = cool_s
         self._file = file
         self._clock = clock
         self._memory: dict[str, float] = {}
 
     def refuse(self, key: str) -> None:
         """Leave a candidate out for a while."""
-        kept = {**self._read(), key: self._clock.now() + COOL_S}
+        kept = {**self._read(), key: self._clock.now() + self._cool_s}
         self._memory = kept
         if self._file is None:
             return
@@ -49,4 +48,4 @@ class Cooling:
         if isinstance(found, dict):
             known |= {k: v for k, v in found.items() if isinstance(v, (int, float))}
         now = self._clock.now()
-        return {key: until for key, until in known.items() if now < until <= now + COOL_S}
+        return {key: until for key, until in known.items() if now < until <= now + self._cool_s}

@@ -2,10 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from pydantic import Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 API_BASE_URL = "https://api.runpod.io"
+
+
+@dataclass(frozen=True, slots=True)
+class Waits:
+    """How long the adapter waits for what, in seconds; each is a setting of its own."""
+
+    # A 404 within two minutes of the create call is no proof (horizon PR 372).
+    fresh_s: float = 120.0
+    # Beyond the orchestrator's own patience: whoever is alive ends the pod first, and says why.
+    contact_margin_s: float = 600.0
+    host_key_s: float = 60.0  # a reachable machine is held back so long for its key's voucher
+    cool_s: float = 300.0  # the catalogue's stock lags by minutes
+    step_s: float = 5.0  # how often the pod's own switch looks
+
+
+DEFAULT_WAITS = Waits()
 
 
 class RunPodSettings(BaseSettings):
@@ -25,8 +43,22 @@ class RunPodSettings(BaseSettings):
     )
     # Nobody has published it; horizon's and transformerlab's reports speak of "seconds".
     list_lag_s: float = Field(10.0, ge=0, validation_alias="GPUJOB_RUNPOD_LIST_LAG_S")
+    fresh_s: float = Field(DEFAULT_WAITS.fresh_s, gt=0, validation_alias="GPUJOB_RUNPOD_FRESH_S")
+    contact_margin_s: float = Field(
+        DEFAULT_WAITS.contact_margin_s, gt=0, validation_alias="GPUJOB_RUNPOD_CONTACT_MARGIN_S"
+    )
+    host_key_s: float = Field(
+        DEFAULT_WAITS.host_key_s, gt=0, validation_alias="GPUJOB_RUNPOD_HOST_KEY_S"
+    )
+    cool_s: float = Field(DEFAULT_WAITS.cool_s, gt=0, validation_alias="GPUJOB_RUNPOD_COOL_S")
+    step_s: float = Field(DEFAULT_WAITS.step_s, ge=1, validation_alias="GPUJOB_RUNPOD_STEP_S")
     # dstack waits as long; the pull of an image of many GB takes most of it.
     boot_timeout_s: float = Field(1200.0, gt=0, validation_alias="GPUJOB_RUNPOD_BOOT_TIMEOUT_S")
+
+    @property
+    def waits(self) -> Waits:
+        """Return the waits in force."""
+        return Waits(self.fresh_s, self.contact_margin_s, self.host_key_s, self.cool_s, self.step_s)
 
 
 def load_runpod_settings() -> RunPodSettings:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import gzip
+import math
 import re
 from functools import cache
 from pathlib import Path
@@ -15,12 +16,11 @@ from pathlib import Path
 from providers.base import HostKey, LaunchRequest
 from providers.runpod_offers import STORAGE_USD_PER_GIB_HOUR
 from providers.runpod_pods import STAMP, disks, facts_of
+from providers.runpod_settings import DEFAULT_WAITS, Waits
 
 FOLDER = "/tmp/gpujob"  # noqa: S108 - inside the container, which is ours alone
 SELF_DESTRUCT = f"sh {FOLDER}/start.sh end"
 HOST_KEY_WORD = "gpujob: host key"
-# Beyond the orchestrator's own patience: whoever is alive ends the pod first, and says why.
-CONTACT_MARGIN_S = 600.0
 
 _HOST_KEY = re.compile(rf"{HOST_KEY_WORD} (\S+) (\S+) ([A-Za-z0-9+/]{{40,2000}}={{0,2}})\s*")
 _KEY_TYPES = frozenset({"ssh-ed25519", "ecdsa-sha2-nistp256", "ssh-rsa"})
@@ -37,7 +37,11 @@ def start_argument() -> str:
 
 
 def start_env(
-    request: LaunchRequest, left_s: float, boot_timeout_s: float, base_url: str
+    request: LaunchRequest,
+    left_s: float,
+    boot_timeout_s: float,
+    base_url: str,
+    waits: Waits = DEFAULT_WAITS,
 ) -> dict[str, str]:
     """Return what the script reads, beside the stamps. No secret.
 
@@ -58,7 +62,9 @@ def start_env(
         f"{STAMP}START": request.start_script or facts_of(request).start,
         f"{STAMP}END_AT": str(int(end_at)),
         f"{STAMP}END_IN_S": str(int(end_in_s)),
-        f"{STAMP}CONTACT_IN_S": str(int(boot_timeout_s + CONTACT_MARGIN_S)),
+        f"{STAMP}CONTACT_IN_S": str(int(boot_timeout_s + waits.contact_margin_s)),
+        f"{STAMP}LEASE_S": str(math.ceil(request.lease_s)),
+        f"{STAMP}STEP_S": str(math.ceil(waits.step_s)),
     }
 
 

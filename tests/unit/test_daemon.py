@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import time
 from types import SimpleNamespace
 
 import pytest
 
 from orchestrator import daemon
+from orchestrator.locate import Located
 from tests.support.clocks import VirtualClock
 from tests.support.filled_store import T0, Filler, fill
 
@@ -124,3 +126,32 @@ def test_a_job_stored_this_moment_is_left_to_its_own_submit(tmp_path, started):
     assert asked[1] - asked[0] == pytest.approx(1.5)
     assert not started
     store.close()
+
+
+def _afterwards(tmp_path, monkeypatch, now, **changes):
+    spawned = []
+    monkeypatch.setattr(daemon, "_spawn", lambda home, *words: spawned.append((home, words)))
+    located = Located(tmp_path, None, **{"sweep": True, "rents": True, **changes})
+    began = daemon.sweep_afterwards(tmp_path, located, now)
+    assert spawned == ([(tmp_path, ("sweep",))] if began else [])
+    return began
+
+
+def test_a_command_is_followed_by_a_sweep_at_most_once_a_minute(tmp_path, monkeypatch):
+    now = time.time()
+    assert _afterwards(tmp_path, monkeypatch, now)
+    swept_at = (tmp_path / daemon.SWEPT_NAME).stat().st_mtime
+    assert not _afterwards(tmp_path, monkeypatch, swept_at + 59.0)
+    assert not _afterwards(tmp_path, monkeypatch, swept_at + 61.0, sweep_s=90.0)
+    assert _afterwards(tmp_path, monkeypatch, swept_at + 61.0)
+
+
+@pytest.mark.parametrize("changes", [{"sweep": False}, {"rents": False}])
+def test_no_sweep_where_it_is_off_or_nothing_is_rented(tmp_path, monkeypatch, changes):
+    assert not _afterwards(tmp_path, monkeypatch, time.time(), **changes)
+    assert not (tmp_path / daemon.SWEPT_NAME).exists()
+
+
+def test_no_sweep_beside_the_daemon(tmp_path, monkeypatch):
+    with daemon.single(tmp_path):
+        assert not _afterwards(tmp_path, monkeypatch, time.time())

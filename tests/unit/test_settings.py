@@ -12,6 +12,7 @@ import pytest
 from orchestrator.locate import environment, locate
 from orchestrator.policy import DEFAULT_LIMITS, Limits, limits_from
 from orchestrator.settings import Settings, SettingsRefused, described, load_settings
+from providers.runpod_settings import Waits, load_runpod_settings
 
 ROOT = Path(__file__).parents[2]
 EXAMPLE = (ROOT / ".env.example").read_text(encoding="utf-8")
@@ -63,6 +64,23 @@ def test_the_defaults_shown_are_the_defaults():
     settings = load_settings()
     assert LISTED["GPUJOB_SWEEP"] == settings.sweep
     assert LISTED["GPUJOB_LOG_LEVEL"] == settings.log_level
+
+
+def test_the_quick_reader_knows_the_pace_of_sweeps_and_who_rents(tmp_path):
+    found = locate({}, tmp_path)
+    assert (found.rents, found.sweep_s) == (False, DEFAULT_LIMITS.sweep_s)
+    found = locate({"RUNPOD_API_KEY": "k", "GPUJOB_SWEEP_S": "5"}, tmp_path)
+    assert (found.rents, found.sweep_s) == (True, 5.0)
+    assert locate({"GPUJOB_SWEEP_S": "often"}, tmp_path).sweep_s == DEFAULT_LIMITS.sweep_s
+
+
+def test_the_waits_of_runpod_are_settings(monkeypatch):
+    listed = {field.name: f"GPUJOB_RUNPOD_{field.name.upper()}" for field in fields(Waits)}
+    assert load_runpod_settings().waits == Waits()
+    for name, variable in listed.items():
+        assert float(LISTED[variable]) == getattr(Waits(), name)
+        monkeypatch.setenv(variable, "7")
+    assert load_runpod_settings().waits == Waits(7.0, 7.0, 7.0, 7.0, 7.0)
 
 
 def test_an_example_uncommented_is_valid(tmp_path, monkeypatch):

@@ -237,7 +237,8 @@ def test_a_fault_of_the_screen_does_not_leave_the_job_without_a_driver(
     store = Store.open(home.database_url)
     state: Any = SimpleNamespace(home=home, store=store, now=lambda: 1_700_000_000.0)
     alarms = SimpleNamespace(at_work=contextlib.nullcontext)
-    parts: Any = SimpleNamespace(runner=None, alarms=alarms)
+    settings = SimpleNamespace(machine_lease_s=None)
+    parts: Any = SimpleNamespace(runner=None, alarms=alarms, settings=settings)
     planned = submit.plan(loaded(), {"fake": fake})
     transfers = cli_run.Transfers()
     with pytest.raises(ZeroDivisionError):
