@@ -12,6 +12,7 @@ import sys
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +20,9 @@ from jobs.plain import harmless
 from orchestrator.redact import told
 from orchestrator.report_json import document
 from orchestrator.report_text import Screen, size, wrap
-from providers.errors import ProviderError
+from providers.base import Account
+from providers.errors import AuthFailed, ProviderError
+from providers.registry import KEYS
 
 if TYPE_CHECKING:
     from orchestrator.alarm_send import Channels
@@ -66,8 +69,12 @@ def run_checks(
     ]
     if channels is not None:
         checks += [lambda: _alarm(channels), _service]
-    results = [_guarded(check) for check in checks]
-    return results + [_provider(name, provider) for name, provider in providers.items()]
+    checks += [partial(_unset, name, key) for name, key in KEYS.items() if name not in providers]
+    for name, provider in providers.items():
+        checks.append(partial(_provider, name, provider))
+        if isinstance(provider, Account):
+            checks.append(partial(_balance, name, provider))
+    return [_guarded(check) for check in checks]
 
 
 def _guarded(check: Callable[[], Check]) -> Check:
@@ -183,6 +190,9 @@ def _service() -> Check:
 def _provider(name: str, provider: Provider) -> Check:
     try:
         offers = list(provider.offers())
+    except AuthFailed as error:
+        remedy = f"Set {KEYS[name]} to a key that may read and write." if name in KEYS else ""
+        return Check(f"provider {name}", Level.FAIL, harmless(told(error, kind=False)), remedy)
     except ProviderError as error:
         remedy = "Check its key and the network." if provider.traits.remote else ""
         return Check(f"provider {name}", Level.FAIL, harmless(told(error, kind=False)), remedy)
@@ -195,6 +205,29 @@ def _provider(name: str, provider: Provider) -> Check:
         f"{len(offers)} {'offer' if len(offers) == 1 else 'offers'}, from ${low}/h",
         unproven="that a launch would be let through" if provider.traits.remote else "",
     )
+
+
+def _unset(name: str, key: str) -> Check:
+    return Check(
+        f"provider {name}", Level.WARN, f"{key} is not set: {name} is not asked for anything",
+        f"Set {key} (environment or .env), if you want to rent there.",
+    )  # fmt: skip
+
+
+def _balance(name: str, provider: Account) -> Check:
+    """Say what is left on the account; that it is unknown refuses nothing."""
+    left = provider.balance()
+    if left is None:
+        return Check(
+            f"balance {name}", Level.WARN, "unknown: the provider does not tell it",
+            "Nothing is refused for that; look at the account yourself before a long job.",
+        )  # fmt: skip
+    if left <= 0:
+        return Check(
+            f"balance {name}", Level.FAIL, f"${left:.2f} left: nothing can be rented",
+            "Put money on the account.",
+        )  # fmt: skip
+    return Check(f"balance {name}", Level.OK, f"${left:.2f} left", unproven="what a job costs")
 
 
 def doctor_lines(checks: Iterable[Check], screen: Screen) -> list[str]:
