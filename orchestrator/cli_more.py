@@ -7,13 +7,34 @@ from typing import Annotated, Literal
 
 import typer
 
-from orchestrator.cli_words import Json, job_words, leave
+from orchestrator.cli_words import Json, Set, job_words, leave
 
 
 def add_to(app: typer.Typer) -> None:
     """Add them, in the order of the help."""
-    for command in (supervise, sweep, doctor, providers, init, schema, rm):
+    for command in (rehearse, supervise, sweep, doctor, providers, init, schema, rm):
         app.command()(command)
+
+
+def rehearse(
+    job_file: Annotated[
+        Path | None, typer.Argument(metavar="JOB.YAML", help="The job file.")
+    ] = None,
+    fault: Annotated[str, typer.Option(help="What goes wrong; --list names them.")] = "none",
+    list_them: Annotated[bool, typer.Option("--list", help="Name what can go wrong.")] = False,
+    change: Set = None,
+) -> None:
+    """See how a failure is met, on a made-up cloud.
+
+    Nothing is rented. The exit code is the one that the real job would have.
+    """
+    from orchestrator import cli_rehearse
+
+    if list_them:
+        leave(cli_rehearse.scenes())
+    if job_file is None:
+        raise typer.BadParameter("give a job file, or --list")
+    leave(cli_rehearse.rehearse(job_file, fault=fault, changes=change or []))
 
 
 def supervise(

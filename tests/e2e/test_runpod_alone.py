@@ -80,9 +80,8 @@ def test_refused_its_own_end_it_stops_the_training_and_the_next_command_ends_it(
         tool.environ |= ALONE | {"GPUJOB_OWNER": "ada"}
         killed_when(tool, job, cloud, lambda: training(cloud), "training")
         (pod,) = cloud.pods()
-        cloud.wait(
-            lambda: not training(cloud), "the training's end", 540.0 + PATIENCE_S, pause_s=1.0
-        )
+        cloud.wait(lambda: refused(cloud), "a refusal", 540.0 + PATIENCE_S, pause_s=1.0)
+        cloud.wait(lambda: not training(cloud), "the training's end", PATIENCE_S)
         assert pod["id"] in [p["id"] for p in cloud.pods()]  # nobody let it end itself
         elsewhere = Gpujob(tmp_path / "elsewhere", **tool.environ)
         elsewhere.folder.mkdir()
@@ -93,6 +92,11 @@ def test_refused_its_own_end_it_stops_the_training_and_the_next_command_ends_it(
             assert end_of(cloud) == "api"
         finally:
             elsewhere.end_all()
+
+
+def refused(cloud: Cloud) -> bool:
+    """Return whether a pod was refused its own end: not before its deadline."""
+    return any(request["status"] == 403 for request in cloud.requests("delete"))
 
 
 def rented(tool: Gpujob) -> Path:

@@ -299,7 +299,7 @@ def test_every_command_stands_in_the_help(home, answer):
     _, out, _ = answer("--help")
     for command in (
         "submit", "ps", "status", "logs", "attach", "ssh", "cancel", "cost", "supervise",
-        "sweep", "doctor", "providers", "init", "schema", "rm",
+        "sweep", "doctor", "providers", "init", "schema", "rm", "rehearse",
     ):  # fmt: skip
         assert re.search(rf"^  {command} ", out, flags=re.MULTILINE), command
     summaries = out.partition("Commands:")[2]
