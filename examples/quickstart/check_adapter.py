@@ -53,7 +53,9 @@ def load(folder: Path) -> None:
     if not moved:
         sys.exit(f"{folder}: the adapter has learnt nothing: every lora_B is 0")
     print(f"peft loaded {folder}: {len(weights)} tensors, {moved} of them lora_B and trained")
-    print(f"asked 'What does the net cost?' it says: {text.strip()!r} (a toy of a model: 30 steps)")
+    # So small a model ends in the middle of a letter and of a word: that much is left out.
+    words = " ".join(word for word in text.split() if word.isascii() and word.isprintable())
+    print(f"asked 'What does the net cost?' it says: {words!r} (a toy of a model: 30 steps)")
 
 
 def main() -> int:

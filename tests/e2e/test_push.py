@@ -185,6 +185,33 @@ def test_a_place_that_refuses_is_7_and_pushed_again(gpujob, hub):
     assert gpujob.run("push", "stub-job").code == 0  # nothing is left to do
 
 
+def test_rights_taken_away_meanwhile_are_7_and_pushed_again(gpujob, store, tmp_path):
+    """The server's own 403: the check before the launch passed with a key that wrote."""
+    file = tmp_path / "credentials"
+
+    def now(key: str, secret: str) -> None:
+        lines = ("[default]", f"aws_access_key_id={key}", f"aws_secret_access_key={secret}")
+        file.write_text("\n".join(lines))
+
+    now(KEY, SECRET)
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
+        del gpujob.environ[name]
+    gpujob.environ["AWS_SHARED_CREDENTIALS_FILE"] = str(file)
+    path = gpujob.write_job(steps=30, seconds_per_step=0.1)
+    process = gpujob.start("submit", str(path), "--yes", "--set", 'output=["s3://results/taken"]')
+    gpujob.wait_for(lambda job: job["state"] == "RUNNING", "running")
+    now(READER, READER_SECRET)
+    done = gpujob.finish(process)
+    assert done.code == 7, done.out + done.err
+    job = gpujob.job()
+    assert (job["reason"], job["teardown"]) == ("ARTIFACTS_FAILED", "gone")
+    assert "the key may not do this" in job["evidence"]
+    assert READER_SECRET not in job["evidence"]
+    now(KEY, SECRET)
+    assert gpujob.run("push", "stub-job").code == 0
+    assert states(gpujob) == {"s3": "verified"}
+
+
 def test_a_lost_reply_makes_no_second_commit(gpujob, hub):
     hub.lose.update({"commit": 1, "create": 1})
     done = submit(gpujob, "hf://lab/tone")
