@@ -6,6 +6,7 @@ A command's body lives in `cli_read.py` (what the store knows), `cli_run.py` (wh
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated, Literal
 
 import typer
@@ -284,6 +285,31 @@ def push(job: Job, as_json: Json = False) -> None:
     from orchestrator import cli_push
 
     leave(cli_push.push(job, as_json=as_json))
+
+
+@app.command()
+def artifacts(job: Job, as_json: Json = False) -> None:
+    """List what a job left: result, pushes, checkpoints."""
+    from orchestrator import cli_artifacts
+
+    leave(cli_artifacts.artifacts(job, as_json=as_json))
+
+
+@app.command()
+def download(
+    job: Job,
+    to: Annotated[
+        Path | None, typer.Option("--to", metavar="FOLDER", help="Else ./<name>-<job id>.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Copy a job's result into a folder, checked.
+
+    From its folder here, or from the store it was pushed to.
+    """
+    from orchestrator import cli_artifacts
+
+    leave(cli_artifacts.download(job, to, as_json=as_json))
 
 
 @app.command()

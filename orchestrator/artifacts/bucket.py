@@ -28,6 +28,7 @@ from orchestrator.artifacts.manifest import (
     ArtifactsMissing,
     ArtifactsRefused,
     Choice,
+    Wanted,
     choose_checkpoint,
 )
 from orchestrator.artifacts.push import CHUNK, PushFault, Tell
@@ -155,6 +156,27 @@ def fetch(s3: Any, shelf: Shelf, folder: Path, tell: Tell, *, adapter: bool) -> 
         checkpoint.publish(part, folder / f"checkpoint-{step}", step, choice)
         return {"step": step, "passed_over": passed_over}
     return {"step": home, "passed_over": passed_over}
+
+
+def listed(s3: Any, shelf: Shelf) -> dict[str, Any]:
+    """Return {"checkpoints": [{"step", "bytes", "where"}]} of the whole ones, oldest first."""
+    found = []
+    for step in sorted(_published(s3, shelf)):
+        files = (_manifest(s3, shelf, step) or {}).get("files", [])
+        where = f"s3://{shelf.place.bucket}/{shelf.base}checkpoint-{step}"
+        total = sum(file.get("bytes", 0) for file in files)
+        found.append({"step": step, "bytes": total, "where": where})
+    return {"checkpoints": found}
+
+
+def pull(s3: Any, place: Bucket, files: Sequence[Sent], folder: Path, tell: Tell) -> dict[str, Any]:
+    """Bring files that lie below a place into a folder, each checked by its hash."""
+    choice = Choice(tuple(Wanted(file.path, file.bytes, file.sha256) for file in files), ())
+    try:
+        _download(s3, Source(place.bucket, key_of(place, "")), choice, folder, tell)
+    except (ArtifactsRefused, ArtifactsMissing) as error:
+        raise PushFault(str(error)) from error
+    return {"files": len(files)}
 
 
 def check(s3: Any, shelf: Shelf, url_s: float) -> dict[str, Any]:

@@ -54,8 +54,12 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             return bucket.publish(s3, shelf, request["step"], files, request["keep"])
         if request["do"] == "check":
             return bucket.check(s3, shelf, request["url_s"])
+        if request["do"] == "list":
+            return bucket.listed(s3, shelf)
         tell = lambda done, total: say({"done": done, "total": total})  # noqa: E731
         folder = Path(request["folder"])
+        if request["do"] == "pull":
+            return bucket.pull(s3, place, files, folder, tell)
         return bucket.fetch(s3, shelf, folder, tell, adapter=request["adapter"])
 
 

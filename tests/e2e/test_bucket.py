@@ -6,15 +6,17 @@ import json
 import random
 import shutil
 import threading
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from jobs.targets import Bucket
+from jobs.targets import Bucket, target
 from orchestrator.agent import carrier, commands
 from orchestrator.artifacts import bucket
 from orchestrator.artifacts.manifest import choose_checkpoint
+from orchestrator.artifacts.push import PushFault
 from providers import local_tree
 from tests.e2e.test_resume import lose_the_machine
 from tests.support.gpujob_process import Gpujob
@@ -185,6 +187,24 @@ def test_a_url_takes_one_content_only(ship):
     assert "checkpoint-10/optimizer.pt" not in ship.objects()
     shutil.rmtree(path.parent)
     assert ship.send(items)["code"] == "absent"
+
+
+def test_what_lies_there_is_listed_and_pulled(ship, tmp_path):
+    ship.save(10)
+    ship.send(ship.grant(10))
+    assert bucket.listed(ship.s3, ship.shelf) == {"checkpoints": []}
+    ship.publish(10)
+    (found,) = bucket.listed(ship.s3, ship.shelf)["checkpoints"]
+    assert found["step"] == 10
+    assert found["bytes"] == sum(file.bytes for file in ship.files(10))
+    place = target(found["where"])
+    assert isinstance(place, Bucket)
+    bucket.pull(ship.s3, place, ship.files(10), tmp_path / "copy", lambda *_: None)
+    sent = (ship.folder / "out" / "checkpoint-10" / "optimizer.pt").read_bytes()
+    assert (tmp_path / "copy" / "optimizer.pt").read_bytes() == sent
+    wrong = [replace(file, sha256="0" * 64) for file in ship.files(10)]
+    with pytest.raises(PushFault, match="not what its manifest says"):
+        bucket.pull(ship.s3, place, wrong, tmp_path / "wrong", lambda *_: None)
 
 
 @pytest.fixture

@@ -16,6 +16,7 @@ from jobs.architectures import find
 from jobs.sizing import Tokens
 from jobs.spec import Limits
 from jobs.workload import Workload
+from orchestrator.cli_artifacts import file_body
 from orchestrator.cli_probe import Probed, probed_body
 from orchestrator.doctor import Check, Level, doctor_document
 from orchestrator.exits import Exit
@@ -48,6 +49,17 @@ from tests.support.filled_store import OFFER, T0, fill
 NOW = T0 + 2_000.0
 DOC = Path(__file__).parents[2] / "docs" / "json.md"
 OPAQUE = {"spec", "data", "unreachable"}  # objects whose keys are not ours
+
+FILE = file_body(("adapter_config.json", 1, "0" * 64))
+ARTIFACTS: dict[str, Any] = {
+    "job": {"id": "abc123", "name": "x"},
+    "result": {"attempt": 1, "folder": "/out", "is_there": True, "files": [FILE]},
+    "places": [{"target": "s3://b/x", "state": "failed", "where": ""}],
+    "checkpoints": [{"step": 1, "bytes": 2, "where": "/home"}],
+}
+DOWNLOAD: dict[str, Any] = {
+    "job": {"id": "abc123"}, "folder": "/x", "from": "/out", "files": [FILE],
+}  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -93,6 +105,8 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
         "sweep": sweep_document(SweepReport([Finding(Kind.ORPHAN, "runpod", "x")]), NOW),
         "doctor": doctor_document([Check("python", Level.OK, "3.11")], NOW),
         "providers": providers_document([answer], NOW),
+        "artifacts": document("artifacts", NOW, **ARTIFACTS),
+        "download": document("download", NOW, **DOWNLOAD),
         "error": refusal_document("no", Exit.USAGE, NOW, remedy="do"),
     }
     quick.close()
