@@ -36,7 +36,7 @@ OWNED: dict[str, str] = {
     "hub_strategy": "say `output: hf://user/repo`, and gpujob pushes the result",
     "hub_revision": "say `output: hf://user/repo`, and gpujob pushes the result",
     "push_dataset_to_hub": "pushing to Hugging Face is not built yet",
-    "hf_use_auth_token": "gated models and private data sets are not built yet",
+    "hf_use_auth_token": "say `gated: true` in the job file for a gated model",
     "is_preprocess": "gpujob starts the training",
     "axolotl_config_path": "gpujob writes the file",
     "use_ray": "gpujob starts one machine",

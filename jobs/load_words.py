@@ -46,7 +46,7 @@ OTHER_NAMES: dict[str, str] = {
     "val_set_size": "data.validation",
 }
 
-_GATED = "gated models and private repositories are not built yet"
+_GATED = "say `gated: true`; the token itself is read from GPUJOB_MODEL_TOKEN or HF_TOKEN"
 _PUSH = "say under `output` where the result goes"
 
 # Names that later versions will use: refused now in plain words, so that nobody counts on them.
@@ -67,7 +67,7 @@ RESERVED: dict[str, str] = {
     "gpu.regions": "choosing a region is not built yet",
     "gpu.disk_gib": "choosing the disk is not built yet; it is worked out",
     "gpu.nodes": "more than one machine for a job is not built yet",
-    "checkpoints.to": "keeping checkpoints elsewhere is not built yet",
+    "checkpoints.to": "say under `checkpoints.target` where they go",
     "checkpoints.best": "keeping the best checkpoint is not built yet",
     "checkpoints.resume_from": "starting from an older job's checkpoint is not built yet",
 }

@@ -340,6 +340,11 @@ class JobSpec(BaseModel):
     model: str = Field(
         min_length=1, description="Base model: a Hugging Face id (owner/name), or a folder."
     )
+    gated: bool = Field(
+        default=False,
+        description="The base model is gated: the trainer gets your token (GPUJOB_MODEL_TOKEN, "
+        "else HF_TOKEN). One that may only read that model is enough.",
+    )
     method: Method = Field(description="qlora, lora or full.")
     data: Data = Field(default_factory=Data, description="What to learn from.")
     training: Training = Field(default_factory=Training, description="How to train.")

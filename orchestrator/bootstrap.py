@@ -87,6 +87,7 @@ class Payload:
     watch: Mapping[str, float | None] | None = None  # the watchdog's limits, seconds; None: none
     progress: Callable[[str, int, int], None] | None = None  # file name, bytes done, bytes in all
     rented: Rented = NOT_RENTED
+    secrets: Callable[[], Mapping[str, str]] | None = None  # for the trainer's environment alone
     later: Callable[[], tuple[Upload, ...] | None] | None = None  # None: not yet; called again
 
 

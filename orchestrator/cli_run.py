@@ -139,11 +139,12 @@ def _agreed(
 
     quote: asks for the offers anew. Raises Refused.
     """
-    from orchestrator.compose_store import check_target
+    from orchestrator.compose_store import check_target, check_token
     from orchestrator.push_check import check_places
     from orchestrator.submit_money import as_agreed
 
     spec = planned.spec
+    check_token(spec)
     check_target(spec, parts.runner.limits.push_check_s)
     planned = _noted(
         planned, *check_places(spec.pushes, spec.name, parts.runner.limits.push_check_s)

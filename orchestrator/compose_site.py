@@ -121,6 +121,7 @@ class SiteMaker:
                 ),
                 *(() if fetching is not None else _checkpoint(order)),
             ),
+            secrets=_model_token if spec.gated and spec.model_folder is None else None,
             later=None if fetching is None else lambda: _fetched(fetching, order),
             expect_adapter=spec.method != "full",
             may_stop_early=may_stop_early(spec),
@@ -145,6 +146,19 @@ class SiteMaker:
             given=str(given) if given else None,
             network=network_of(os.environ),
         )
+
+
+def _model_token() -> dict[str, str]:
+    """Return the trainer's secrets; raises SiteRefused where there is no token here."""
+    from orchestrator.hub_token import trainer_secrets
+    from orchestrator.site import SiteRefused
+    from orchestrator.states import Reason
+
+    found = trainer_secrets()
+    if not found:
+        said = "neither GPUJOB_MODEL_TOKEN nor HF_TOKEN is set where the job is driven"
+        raise SiteRefused(Reason.PREPARE_FAILED, said)
+    return found
 
 
 def _fetched(fetching: Fetching, order: SiteOrder) -> tuple[Upload, ...] | None:

@@ -81,6 +81,34 @@ def fetch_for_resume(new: NewJob, spec: JobSpec, folder: Path) -> tuple[str, ...
         raise Refused(f"checkpoints.target: {fault}", remedy=fault.remedy) from fault
 
 
+def checkpoints_at(new: NewJob, timeout_s: float) -> list[dict[str, Any]]:
+    """Return the whole checkpoints at the job's target, oldest first; [] where it has none.
+
+    Raises Refused where the store can't be asked.
+    """
+    from orchestrator.artifacts.push import PushFault
+
+    place = new.spec.get("checkpoints", {}).get("target")
+    if not place:
+        return []
+    try:
+        answer = _start(place, shelf_of(new.name, new.id), "list").wait(timeout_s)
+    except PushFault as fault:
+        raise Refused(f"checkpoints.target: {fault}", remedy=fault.remedy) from fault
+    return list(answer["checkpoints"])
+
+
+def check_token(spec: JobSpec) -> None:
+    """Raise Refused where a gated model is named and no token is set here."""
+    from orchestrator.hub_token import HubTokens
+
+    if spec.gated and spec.model_folder is None and HubTokens().for_the_model is None:
+        raise Refused(
+            f"gated: {spec.model} needs a token, and none is set",
+            remedy="Set GPUJOB_MODEL_TOKEN (or HF_TOKEN) to one that may read it.",
+        )
+
+
 def check_target(spec: JobSpec, timeout_s: float) -> None:
     """Raise Refused where the machine could not send its checkpoints until the job's deadline."""
     from orchestrator.artifacts.push import PushFault

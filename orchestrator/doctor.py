@@ -66,6 +66,7 @@ def run_checks(
         _ssh,
         _gpu,
         lambda: _daemon(home.root),
+        _model_token,
     ]
     if channels is not None:
         checks += [lambda: _alarm(channels), _service]
@@ -154,6 +155,36 @@ def _daemon(root: Path) -> Check:
     pid = daemon.running(root)
     found = f"gpujob supervise runs (process {pid})" if pid else "gpujob supervise does not run"
     return Check("daemon", Level.OK, f"{found}; it is started when a job needs it")
+
+
+def _model_token() -> Check:
+    """Say what the token for gated models may do: a rented machine gets to see it."""
+    from orchestrator.hub_token import HubTokens, scope_of
+
+    tokens = HubTokens()
+    token = tokens.for_the_model
+    if token is None:
+        return Check("model token", Level.OK, "none set; only a gated base model needs one")
+    own = tokens.gpujob_model_token is not None
+    name = "GPUJOB_MODEL_TOKEN" if own else "HF_TOKEN"
+    advice = "Set GPUJOB_MODEL_TOKEN to a fine-grained token that may only read that model."
+    try:
+        scope = scope_of(token, tokens.hf_endpoint)
+    except (OSError, ValueError) as error:
+        refused = getattr(error, "code", 0) in {401, 403}
+        said = "the hub refuses it" if refused else "the hub could not be asked what it may do"
+        remedy = "Make a new one at the hub." if refused else ""
+        return Check("model token", Level.WARN, f"{name}: {said}", remedy)
+    if scope == "read":
+        return Check(
+            "model token", Level.OK, f"{name} may only read",
+            unproven="that the model's owner has let its account in",
+        )  # fmt: skip
+    said = "may write" if scope == "write" else "may do more than the hub says"
+    return Check(
+        "model token", Level.WARN,
+        f"{name} {said}, and a machine that trains a gated model gets to see it", advice,
+    )  # fmt: skip
 
 
 def _alarm(channels: Channels) -> Check:

@@ -68,7 +68,7 @@ FAILURE_WORDS: dict[Reason, tuple[str, str]] = {
     ),
     Reason.MODEL_GATED: (
         "the model is gated, and the access was refused",
-        "accept its licence on the model's page with the account of your token",
+        "accept its licence with the account of your token; set `gated: true` and the token",
     ),
     Reason.HUB_UNREACHABLE: (
         "the hub could not be reached from the machine",

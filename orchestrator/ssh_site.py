@@ -90,8 +90,12 @@ class SshSite:
 
     def start_trainer(self) -> AgentStatus:
         """Start the agent once. See `Site.start_trainer`."""
+        words, given = ["start", f"{self._folder}/{ORDER}"], b""
+        if self._bootstrap.payload.secrets is not None:
+            words.append("--secrets")
+            given = json.dumps(dict(self._bootstrap.payload.secrets())).encode()
         with self._connected() as shell:
-            end = self._agent(shell, "start", f"{self._folder}/{ORDER}", timeout_s=START_S)
+            end = shell.python(self._script, words, timeout_s=START_S, stdin=given)
         if end.rc == FOREIGN_CLAIM:
             raise SiteRefused(Reason.INTERNAL, "the instance's folder belongs to another attempt")
         if end.rc != 0:

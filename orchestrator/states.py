@@ -245,7 +245,7 @@ ENDINGS: dict[Reason, Ending] = {
     ),
     Reason.MODEL_GATED: _failed(
         "The base model is gated: its owner must let you in first.",
-        "Accept its terms on its hub page, and give a token that may read it.",
+        "Accept its terms on its hub page; set `gated: true`, and a token that may read it.",
     ),
     Reason.HUB_UNREACHABLE: _failed(
         "The model hub did not answer.",

@@ -34,7 +34,7 @@ from orchestrator.agent.keeper import orphan_document
 from orchestrator.agent.order import GRACE_S, BadOrder, read_order
 from orchestrator.agent.procs import TICK_S, is_alive, send, steady_s
 
-USAGE = """usage: gpujob_agent.py start ORDER
+USAGE = """usage: gpujob_agent.py start ORDER [--secrets]
        gpujob_agent.py status FOLDER
        gpujob_agent.py await FOLDER [--timeout S]
        gpujob_agent.py stop FOLDER [--now] [--reason REASON]
@@ -44,6 +44,7 @@ USAGE = """usage: gpujob_agent.py start ORDER
 ANSWERED, FAILED, BAD_INPUT, FOREIGN_CLAIM = 0, 1, 2, 3
 ANSWER_TIMEOUT_S = 30.0
 STOP_MARGIN_S = 20.0  # beyond the grace: KILL, checks of what was saved
+SECRETS_BYTES = 1 << 16
 MANIFEST_FILES = 2000
 MANIFEST_DEPTH = 8
 NOT_LISTED = re.compile(r"checkpoint-\d+\Z|debug\.log\Z")  # the latter repeats train.log
@@ -78,7 +79,7 @@ def _dispatch(argv: list[str]) -> Document:
     words: list[str] = []
     while argv:
         word = argv.pop(0)
-        if word == "--now":
+        if word in ("--now", "--secrets"):
             options[word] = "yes"
         elif word in ("--timeout", "--reason", "--checkpoint") and argv:
             options[word] = argv.pop(0)
@@ -92,7 +93,7 @@ def _dispatch(argv: list[str]) -> Document:
         raise CannotAnswer(BAD_INPUT, USAGE)
     command, place = words
     if command == "start":
-        return start(place)
+        return start(place, _secrets() if "--secrets" in options else {})
     if not os.path.isdir(place):
         raise CannotAnswer(BAD_INPUT, "%s is no folder" % place)
     place = os.path.abspath(place)
@@ -121,14 +122,23 @@ def _seconds(text: str) -> float:
         raise CannotAnswer(BAD_INPUT, "--timeout %r is no number of seconds" % text) from None
 
 
-def start(order_path: str) -> Document:
+def _secrets() -> dict[str, str]:
+    """Return what the trainer alone is given, from standard input; never written anywhere."""
+    try:
+        given = json.loads(sys.stdin.buffer.read(SECRETS_BYTES).decode())
+        return {str(name): str(value) for name, value in given.items()}
+    except (ValueError, AttributeError):
+        raise CannotAnswer(BAD_INPUT, "--secrets: no JSON object on standard input") from None
+
+
+def start(order_path: str, secrets: dict[str, str]) -> Document:
     """Claim the folder and start the trainer, detached; at most once for ever."""
     order = read_order(order_path)
     readable, writable = os.pipe()
     sys.stdout.flush()
     if os.fork() == 0:
         os.close(readable)
-        launch(order, writable)
+        launch(order, writable, secrets)
     os.close(writable)
     answer = _read_answer(readable)
     if not answer.get("refused"):

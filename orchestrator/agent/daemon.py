@@ -66,10 +66,11 @@ HEARTBEAT_S = 5.0
 MOST_FDS = 4096
 
 
-def launch(order: Order, answer_fd: int) -> NoReturn:
+def launch(order: Order, answer_fd: int, secrets: dict[str, str]) -> NoReturn:
     """Become the keeper of one agent, in a process that was just forked; never returns.
 
     Nothing inherited stays open but `answer_fd`, on which the agent says once how it began.
+    secrets: for the trainer's environment alone.
     """
     os.setsid()
     os.umask(0o077)
@@ -88,8 +89,9 @@ def launch(order: Order, answer_fd: int) -> NoReturn:
         with contextlib.suppress(BaseException):
             os.setsid()
             prctl(PR_SET_CHILD_SUBREAPER, 1)
-            Agent(order, deadline, answer_fd).run()
+            Agent(order, deadline, answer_fd, secrets).run()
         os._exit(0)
+    secrets.clear()
     os.close(answer_fd)  # the agent's alone: the command waits for its end
     with contextlib.suppress(BaseException):
         keep(order, deadline, agent)
@@ -99,8 +101,11 @@ def launch(order: Order, answer_fd: int) -> NoReturn:
 class Agent:
     """The owner of one trainer."""
 
-    def __init__(self, order: Order, deadline: float, answer_fd: int) -> None:
+    def __init__(
+        self, order: Order, deadline: float, answer_fd: int, secrets: dict[str, str]
+    ) -> None:
         self.order = order
+        self.secrets = secrets  # let go of once the trainer has them
         self.deadline = deadline
         self.answer_fd = answer_fd
         self.grace_s = order.stop_grace_s
@@ -185,7 +190,8 @@ class Agent:
     def _start(self) -> None:
         """Start the trainer; that it was started is on disk before it is true."""
         order = self.order
-        env = dict(os.environ, **order.env)
+        env = dict(os.environ, **order.env, **self.secrets)
+        self.secrets = {}
         env["GPUJOB_FOLDER"] = order.folder
         earlier = env.get("PYTHONPATH")
         env["PYTHONPATH"] = order.folder + (os.pathsep + earlier if earlier else "")
