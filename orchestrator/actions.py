@@ -84,6 +84,11 @@ class Collect:
 
 
 @dataclass(frozen=True, slots=True)
+class LookForRescue:
+    """See whether the machine, left alone, delivered its result to the store."""
+
+
+@dataclass(frozen=True, slots=True)
 class Farewell:
     """Stop the trainer and pull the log's tail, once and briefly, before the machine is ended."""
 
@@ -97,5 +102,5 @@ class Wait:
 
 Action = (
     Record | Find | Describe | Launch | Terminate | Probe | Peek | PrepareNext | StartTrainer
-    | Follow | KeepCheckpoint | Drain | Collect | Farewell | Wait
+    | Follow | KeepCheckpoint | Drain | Collect | Farewell | LookForRescue | Wait
 )  # fmt: skip

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, Protocol
 
 from orchestrator.agent.bundle import AGENT_FILE, PLUGIN_FILE, agent_source, plugin_source
+from orchestrator.agent.rescue import RESCUE
 from orchestrator.axolotl_env import EnvBuilding, EnvReady
 from orchestrator.clock import Clock
 from orchestrator.machine_check import (
@@ -87,6 +88,7 @@ class Payload:
     watch: Mapping[str, float | None] | None = None  # the watchdog's limits, seconds; None: none
     progress: Callable[[str, int, int], None] | None = None  # file name, bytes done, bytes in all
     rented: Rented = NOT_RENTED
+    rescue: Callable[[], bytes] | None = None  # content of rescue.json
     secrets: Callable[[], Mapping[str, str]] | None = None  # for the trainer's environment alone
     later: Callable[[], tuple[Upload, ...] | None] | None = None  # None: not yet; called again
 
@@ -259,10 +261,11 @@ class Bootstrap:
             for parcel in parcels
             if survey.hashes.get(parcel.path) != hashlib.sha256(parcel.data).hexdigest()
         ]
-        order = self._order(composed)
+        order, payload_rescue = self._order(composed), self.payload.rescue
         if missing or not _same_order(order, _object(survey.shown.get(ORDER))):
             text = json.dumps(order, indent=1).encode()
-            shell.write(survey.folder, (*missing, Parcel(ORDER, text)))
+            rescue = () if payload_rescue is None else (Parcel(RESCUE, payload_rescue()),)
+            shell.write(survey.folder, (*missing, *rescue, Parcel(ORDER, text)))
             return Did("sent")
         return NOTHING
 

@@ -85,5 +85,6 @@ def terms_of(runner: Runner, record: JobRecord, attempt: Attempt) -> Terms:
         caps.reserve_usd,
         caps.boot_timeout_s,
         caps.keep_checkpoints,
+        bool(record.new.spec.get("checkpoints", {}).get("target")),
         caps.keep_on_failure_s,
     )

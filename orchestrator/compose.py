@@ -108,6 +108,7 @@ def compose(
             tell,
             torch_check=settings.torch_check == "on",
             watch_speed=limits.watch_speed,
+            rescue_after_s=limits.rescue_after_s,
         ),
         state.home,
         state.clock,

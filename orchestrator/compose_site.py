@@ -43,12 +43,13 @@ class SiteMaker:
     tell: Tell
     torch_check: bool = True
     watch_speed: float = 1.0
+    rescue_after_s: float = 300.0
 
     def __call__(self, order: SiteOrder) -> Site:
         """Return the site of one attempt; connects only when it is used."""
         from jobs.spec import JobSpec
         from orchestrator.artifacts.collect import Result
-        from orchestrator.compose_store import shipping_of
+        from orchestrator.compose_store import rescue_of, shipping_of
         from orchestrator.host_pin import connect_pinned
         from orchestrator.paramiko_shell import ParamikoShell
         from orchestrator.remote import Target
@@ -91,11 +92,12 @@ class SiteMaker:
 
         shipping = shipping_of(order, spec, self.clock)
         renewal = Renewal(order.lease_s) if order.lease_s > 0 else None
-        return SshSite(connect, bootstrap, result, shipping, renewal)
+        rescue = rescue_of(order, spec, self.home)
+        return SshSite(connect, bootstrap, result, shipping, renewal, rescue)
 
     def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
         from jobs.axolotl import Layout, uploads
-        from orchestrator.compose_store import fetching_of
+        from orchestrator.compose_store import fetching_of, rescue_set
         from orchestrator.watchdog import as_order, limits_of
 
         fetching = fetching_of(order, spec)
@@ -121,6 +123,7 @@ class SiteMaker:
                 ),
                 *(() if fetching is not None else _checkpoint(order)),
             ),
+            rescue=rescue_set(order, spec, self.clock, self.rescue_after_s),
             secrets=_model_token if spec.gated and spec.model_folder is None else None,
             later=None if fetching is None else lambda: _fetched(fetching, order),
             expect_adapter=spec.method != "full",

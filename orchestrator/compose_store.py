@@ -5,22 +5,27 @@ Part of the composition root. The store is asked by a process of its own, which 
 
 from __future__ import annotations
 
+import json
 import logging
 from typing import TYPE_CHECKING, Any
 
 from orchestrator.exits import Refused
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
     from pathlib import Path
 
     from jobs.spec import JobSpec
     from orchestrator.artifacts.bucket_process import BucketProcess
     from orchestrator.clock import Clock
+    from orchestrator.home import Home
     from orchestrator.plan import NewJob
+    from orchestrator.rescued import Rescue
     from orchestrator.shipping import Fetching, Shipping
     from orchestrator.site_order import SiteOrder
 
 FETCH_S = 24 * 3600.0  # a full fine-tune's checkpoint, by hand and watched
+SET_S = 60.0
 LONGEST_S = 7 * 24 * 3600.0  # a presigned URL's life, by S3's rule
 
 log = logging.getLogger("gpujob.checkpoints")
@@ -46,6 +51,53 @@ def shipping_of(order: SiteOrder, spec: JobSpec, clock: Clock) -> Shipping | Non
         keep_newest=order.keep_checkpoints,
         deadline_at=order.deadline_at,
         bytes_per_s=None if rate is None else rate * 1e6,
+    )
+
+
+def rescue_set(
+    order: SiteOrder, spec: JobSpec, clock: Clock, after_s: float
+) -> Callable[[], bytes] | None:
+    """Return what makes rescue.json: URLs for a machine that is left alone; None without a store.
+
+    A machine that is kept for a look after a failure is left in peace for that long.
+    """
+    place = spec.checkpoints.target
+    if place is None:
+        return None
+
+    def made() -> bytes:
+        from orchestrator.artifacts.push import PushFault
+        from orchestrator.site import SiteError
+
+        url_s = order.deadline_at - clock.now()
+        shelf, number = shelf_of(spec.name, order.job_id), order.attempt
+        try:
+            answer = _start(place, shelf, "rescue set", attempt=number, url_s=url_s).wait(SET_S)
+        except (PushFault, OSError) as fault:
+            raise SiteError(f"no rescue set: {fault}") from fault
+        return json.dumps({"after_s": max(after_s, order.keep_on_failure_s), **answer}).encode()
+
+    return made
+
+
+def rescue_of(order: SiteOrder, spec: JobSpec, home: Home) -> Rescue | None:
+    """Return where the attempt's machine would deliver by itself; None without a store."""
+    from orchestrator.rescued import Rescue
+
+    place = spec.checkpoints.target
+    if place is None:
+        return None
+    shelf, number = shelf_of(spec.name, order.job_id), order.attempt
+
+    def fetch(folder: Path) -> dict[str, Any]:
+        more = {"attempt": number, "folder": str(folder), "adapter": spec.method != "full"}
+        return _start(place, shelf, "rescued", **more).wait(FETCH_S)
+
+    return Rescue(
+        fetch,
+        home.job_folder(order.job_id) / f"rescue-{number}",
+        home.checkpoints(order.job_id),
+        order.claim_token,
     )
 
 

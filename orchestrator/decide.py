@@ -26,6 +26,7 @@ from orchestrator.actions import (
     Wait,
 )
 from orchestrator.attempt import Attempt, Endpoint, Machine
+from orchestrator.decide_delivery import rescued
 from orchestrator.decide_teardown import Due, doubles, look, proof_reads, rescue, settle, stopping
 from orchestrator.observation import Observation, Terms
 from orchestrator.states import Reason, State
@@ -37,6 +38,7 @@ MAX_WAIT_S = 30.0  # nobody sleeps longer than this: a cancel is noticed by then
 def decide(attempt: Attempt, seen: Observation, now: float, terms: Terms) -> list[Action]:
     """Return the actions that are due now, in order, or one Wait."""
     wanted = _STATES[attempt.state](attempt, seen, now, terms)
+    wanted = rescued(wanted, attempt, seen, now, terms)
     due: list[Action] = []
     for at, action in wanted:
         if at <= now:

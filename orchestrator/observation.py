@@ -10,7 +10,7 @@ from decimal import Decimal
 
 from orchestrator.attempt import Machine
 from orchestrator.policy import ALL_RULES, DEFAULT_LIMITS, Limits, Rules
-from orchestrator.site import AgentStatus, Collected
+from orchestrator.site import AgentStatus, Collected, ExitReport
 from orchestrator.states import Reason
 from providers.base import Instance, InstanceId, Traits
 
@@ -62,6 +62,10 @@ class Observation:
     nothing: tuple[Reason, str] | None = None  # the watchdog beside: the training comes to nothing
     drained: bool = False  # nothing of the log is left to pull
     collected: Collected | None = None
+    rescued: ExitReport | None = None  # the verdict that the machine delivered with its result
+    rescue_over: bool = False  # nothing was delivered, or it is settled what was
+    rescue_since: float | None = None  # the first look that failed
+    rescue_after: float = 0.0
     farewell_done: bool = False
     cancel: Reason | None = None
     cost_usd: Decimal = Decimal(0)  # of the whole job, now; kept only where there is a budget
@@ -78,6 +82,7 @@ class Terms:
     reserve_usd: Decimal = Decimal(0)
     boot_timeout_s: float | None = None  # None: the trait's
     keep_checkpoints: int = 0  # how many are kept at home; 0: none is brought
+    rescue: bool = False  # the machine can deliver its result by itself
     keep_on_failure_s: float = 0.0  # a machine whose training failed is left for so long
 
     @property

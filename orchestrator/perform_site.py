@@ -17,6 +17,7 @@ from orchestrator.actions import (
     Farewell,
     Follow,
     KeepCheckpoint,
+    LookForRescue,
     Peek,
     PrepareNext,
     Probe,
@@ -138,6 +139,31 @@ def _collect(_: Collect, case: Case, hands: Hands) -> None:
         case.seen.collected = site.collect(folder)
 
     _on_site(case, hands, "collect", collect)
+
+
+def _look_for_rescue(_: LookForRescue, case: Case, hands: Hands) -> None:
+    """Take what the machine delivered by itself. What can't be had is noted."""
+    runner, seen = hands.runner, case.seen
+    now = runner.clock.now()
+    try:
+        site = runner.make_site(_order(case, hands))
+        found = site.rescued(Path(hands.record.new.output_folder))
+    except (SiteError, OSError) as error:
+        seen.rescue_since = seen.rescue_since or now
+        seen.rescue_after = now + case.terms.limits.site_retry_s
+        seen.site_error = told(error, kind=False)
+        return
+    except SiteRefused as refused:
+        seen.rescue_over = True
+        hands.commit(ev.Noted(now, f"not rescued: {told(refused, kind=False)}"[:500]))
+        return
+    seen.rescue_over = True
+    if found is None:
+        return
+    if found.kept is not None:
+        hands.commit(ev.CheckpointKept(now, found.kept.step, found.kept.bytes))
+    if found.collected is not None:
+        seen.rescued, seen.collected = found.ended, found.collected
 
 
 def _farewell(_: Farewell, case: Case, hands: Hands) -> None:
@@ -264,6 +290,7 @@ def _order(case: Case, hands: Hands) -> SiteOrder:
         gpu=attempt.offer.gpu,
         gpus=0 if own or attempt.offer.gpu == "CPU" else attempt.offer.gpu_count,
         vram_gib=attempt.offer.vram_gib,
+        keep_on_failure_s=case.terms.keep_on_failure_s,
         keep_checkpoints=case.terms.keep_checkpoints,
         lease_s=hands.record.new.launch.lease_s,
     )
@@ -278,5 +305,6 @@ ON_SITE: dict[type[object], Callable[..., None]] = {
     KeepCheckpoint: _keep_checkpoint,
     Drain: _drain,
     Collect: _collect,
+    LookForRescue: _look_for_rescue,
     Farewell: _farewell,
 }

@@ -75,6 +75,7 @@ class Limits:
     push_timeout_s: float = 900.0  # a place that can't be reached is tried again for this long
     push_retry_s: float = 5.0  # first pause between tries; doubles up to a minute
     push_try_s: float = 600.0  # one try, beside a second for every 100 KB
+    rescue_after_s: float = 300.0  # a machine with a result that nobody asks for delivers it then
     push_check_s: float = 60.0  # the check of all places before anything is launched
 
     def absence_gap(self, traits: Traits) -> float:

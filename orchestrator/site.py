@@ -69,6 +69,15 @@ class Kept:
     bytes: int
 
 
+@dataclass(frozen=True, slots=True)
+class Rescued:
+    """What a machine that was left alone delivered: its result at home, or a checkpoint there."""
+
+    ended: ExitReport
+    collected: Collected | None
+    kept: Kept | None
+
+
 class Site(Protocol):
     """One attempt's machine.
 
@@ -114,6 +123,13 @@ class Site(Protocol):
         """Bring the checkpoint of a step home into `folder`, whole or not at all.
 
         Bounded per call; None: there is more of it, call again.
+        """
+        ...
+
+    def rescued(self, folder: Path) -> Rescued | None:
+        """Return what the machine delivered by itself, checked, its result in `folder`.
+
+        Asks no machine, only the job's store. None: nothing was delivered.
         """
         ...
 

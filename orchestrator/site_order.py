@@ -40,3 +40,4 @@ class SiteOrder:
     vram_gib: float = 0.0
     keep_checkpoints: int = 0
     lease_s: float = 0.0  # of the machine; renewed while a process of ours is connected
+    keep_on_failure_s: float = 0.0

@@ -19,8 +19,9 @@ from orchestrator.artifacts.manifest import ArtifactsMissing, ArtifactsRefused
 from orchestrator.bootstrap import ORDER, Bootstrap
 from orchestrator.remote import Completed, HostKeyMismatch, RemoteFailed, Shell, ShellError
 from orchestrator.renewal import Renewal
+from orchestrator.rescued import Rescue
 from orchestrator.shipping import Shipping
-from orchestrator.site import AgentStatus, Collected, Kept, SiteError, SiteRefused
+from orchestrator.site import AgentStatus, Collected, Kept, Rescued, SiteError, SiteRefused
 from orchestrator.states import Reason
 
 START_S = 60.0
@@ -54,7 +55,9 @@ class SshSite:
         result: Result,
         shipping: Shipping | None = None,
         renewal: Renewal | None = None,
+        rescue: Rescue | None = None,
     ) -> None:
+        self._rescue = rescue
         self._shipping = shipping
         self._renewal = renewal
         self._connect = connect
@@ -132,6 +135,7 @@ class SshSite:
     def collect(self, folder: Path) -> Collected:
         """Bring the result home. See `Site.collect`."""
         with self._connected() as shell:
+            shell.call(self._script, ["status", self._folder])  # shows that somebody is there
             end = self._agent(shell, "manifest", self._folder, timeout_s=MANIFEST_S)
             manifest = _document(end)
             if end.rc != 0:
@@ -186,6 +190,10 @@ class SshSite:
                 raise SiteRefused(Reason.ARTIFACTS_FAILED, f"no list of files: {_words(end)}")
             self._listed = (step, _document(end))
         return self._listed[1]
+
+    def rescued(self, folder: Path) -> Rescued | None:
+        """Take what the machine delivered by itself. See `Site.rescued`."""
+        return None if self._rescue is None else self._rescue.take(folder, self._result)
 
     def close(self) -> None:
         """Drop the connection; a blocked call returns with SiteError."""

@@ -30,6 +30,8 @@ AGENT_MODULES = (
     "verdict",
     "order",
     "carrier",
+    "listing",
+    "rescue",
     "keeper",
     "daemon",
     "commands",

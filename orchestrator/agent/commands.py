@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
 import re
 import select
 import signal
-import stat
 import sys
 import time
-from typing import Any, Iterator
+from typing import Iterator
 
-from orchestrator.agent.carrier import GRANTS_BYTES, carried, carry, part_bytes
+from orchestrator.agent.carrier import GRANTS_BYTES, carried, carry
 from orchestrator.agent.daemon import launch
 from orchestrator.agent.files import (
     CLAIM,
@@ -31,8 +29,10 @@ from orchestrator.agent.files import (
     write_durably,
 )
 from orchestrator.agent.keeper import orphan_document
+from orchestrator.agent.listing import TooMany, manifest
 from orchestrator.agent.order import GRACE_S, BadOrder, read_order
 from orchestrator.agent.procs import TICK_S, is_alive, send, steady_s
+from orchestrator.agent.rescue import be_near
 
 USAGE = """usage: gpujob_agent.py start ORDER [--secrets]
        gpujob_agent.py status FOLDER
@@ -45,9 +45,6 @@ ANSWERED, FAILED, BAD_INPUT, FOREIGN_CLAIM = 0, 1, 2, 3
 ANSWER_TIMEOUT_S = 30.0
 STOP_MARGIN_S = 20.0  # beyond the grace: KILL, checks of what was saved
 SECRETS_BYTES = 1 << 16
-MANIFEST_FILES = 2000
-MANIFEST_DEPTH = 8
-NOT_LISTED = re.compile(r"checkpoint-\d+\Z|debug\.log\Z")  # the latter repeats train.log
 
 
 class CannotAnswer(Exception):  # noqa: N818 - as the house names its errors
@@ -98,13 +95,17 @@ def _dispatch(argv: list[str]) -> Document:
         raise CannotAnswer(BAD_INPUT, "%s is no folder" % place)
     place = os.path.abspath(place)
     if command == "status":
+        be_near(place)
         return status(place)
     if command == "await":
         return await_exit(place, _seconds(options.get("--timeout", "30")))
     if command == "stop":
         return stop(place, now="--now" in options, reason=options.get("--reason", "CANCELLED"))
     if command == "manifest":
-        return manifest(place, options.get("--checkpoint"))
+        try:
+            return manifest(place, options.get("--checkpoint"))
+        except TooMany as error:
+            raise CannotAnswer(FAILED, str(error)) from None
     if command == "carried":
         return carried(place)
     if command == "carry":
@@ -255,80 +256,6 @@ def _environments() -> Iterator[tuple[int, str]]:
         for variable in variables:
             if variable.startswith(b"GPUJOB_FOLDER="):
                 yield int(name), os.fsdecode(variable.partition(b"=")[2])
-
-
-def manifest(folder: str, checkpoint: str | None = None) -> Document:
-    """Return path, size and sha256 of the regular files below out/, no symlinks, no checkpoints.
-
-    With a step: of that checkpoint's, with the hashes of the parts in which a store takes them; no
-    files where it was pruned, or never was.
-    """
-    order = read_document(os.path.join(folder, ORDER)) or {}
-    out = os.path.join(folder, str(order.get("out") or "out"))
-    if checkpoint is not None:
-        out = os.path.join(out, "checkpoint-%d" % int(checkpoint))
-    files = []
-    for path in _walk(out, "", 0):
-        entry = _hashed(out, path, parted=checkpoint is not None)
-        if entry is not None:
-            files.append(entry)
-        if len(files) > MANIFEST_FILES:
-            raise CannotAnswer(FAILED, "more than %d files below out/" % MANIFEST_FILES)
-    files.sort(key=lambda entry: str(entry["path"]))
-    return {"files": files}
-
-
-def _walk(root: str, below: str, depth: int) -> Iterator[str]:
-    try:
-        entries = list(os.scandir(os.path.join(root, below)))
-    except OSError:
-        return
-    for entry in entries:
-        path = os.path.join(below, entry.name)
-        if NOT_LISTED.match(entry.name) or not _plain(entry.name):
-            continue
-        if entry.is_dir(follow_symlinks=False) and depth < MANIFEST_DEPTH:
-            yield from _walk(root, path, depth + 1)
-        elif entry.is_file(follow_symlinks=False):
-            yield path
-
-
-def _plain(name: str) -> bool:
-    """Return whether a name can be said in JSON and on a terminal."""
-    return name.isprintable() and "\\" not in name
-
-
-def _hashed(root: str, path: str, *, parted: bool) -> dict[str, Any] | None:
-    """Return the entry of one file, as opened: what a symlink points at is never read."""
-    try:
-        flags = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK
-        fd = os.open(os.path.join(root, path), flags)
-    except OSError:
-        return None
-    status = os.fstat(fd)
-    if not stat.S_ISREG(status.st_mode):
-        os.close(fd)
-        return None
-    part = part_bytes(status.st_size)
-    whole, of_part = hashlib.sha256(), hashlib.sha256()
-    parts: list[str] = []
-    total = filled = 0
-    with os.fdopen(fd, "rb") as file:
-        while True:
-            chunk = file.read(1 << 20)
-            if not chunk:
-                break
-            total += len(chunk)
-            whole.update(chunk)
-            if not parted or status.st_size <= part:
-                continue
-            of_part.update(chunk)
-            filled += len(chunk)
-            if filled == part or total == status.st_size:
-                parts.append(of_part.hexdigest())
-                of_part, filled = hashlib.sha256(), 0
-    entry = {"path": path, "bytes": total, "sha256": whole.hexdigest()}
-    return dict(entry, parts=parts) if parts else entry
 
 
 if __name__ == "__main__":

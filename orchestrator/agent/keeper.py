@@ -23,6 +23,7 @@ from orchestrator.agent.files import (
 from orchestrator.agent.metrics import read_metrics
 from orchestrator.agent.order import Order
 from orchestrator.agent.procs import end_tree, send, steady_s
+from orchestrator.agent.rescue import rescue
 
 TICK_MAX_S = 1.0
 LEFTOVER_GRACE_S = 1.0  # for what a finished trainer leaves behind
@@ -97,13 +98,17 @@ def orphan_document(folder: str) -> Document:
 def linger(order: Order, deadline: float, tick: Callable[[], None]) -> None:
     """Stay until the deadline where the machine can end itself, and then see that it does.
 
-    Nobody may ever come for the result. Repeated with longer and longer pauses, for ever.
+    Nobody may ever come for the result: then it is delivered where it was agreed, and the machine
+    need not wait. Repeated with longer and longer pauses, for ever.
     """
+    delivered = False
+    with contextlib.suppress(Exception):  # whatever it is, the machine must end
+        delivered = rescue(order.folder, deadline, tick)
     if order.self_destruct is None:
         return
     pause = DESTRUCT_FIRST_S
     while True:
-        if steady_s() >= deadline:
+        if delivered or steady_s() >= deadline:
             with contextlib.suppress(OSError, subprocess.SubprocessError):
                 subprocess.run(
                     ["/bin/sh", "-c", order.self_destruct],

@@ -16,6 +16,7 @@ from jobs.targets import Bucket, target
 from orchestrator.artifacts import bucket
 from orchestrator.artifacts.push import PushFault
 from orchestrator.artifacts.push_main import end_with_parent, say
+from orchestrator.artifacts.push_s3 import key_of
 from orchestrator.redact import redact, remember_secrets, secrets_in
 
 
@@ -56,11 +57,24 @@ def _answer(request: dict[str, Any]) -> dict[str, Any]:
             return bucket.check(s3, shelf, request["url_s"])
         if request["do"] == "list":
             return bucket.listed(s3, shelf)
+        if request["do"] in {"rescue set", "rescued"}:
+            return _rescue(s3, shelf, request)
         tell = lambda done, total: say({"done": done, "total": total})  # noqa: E731
         folder = Path(request["folder"])
         if request["do"] == "pull":
             return bucket.pull(s3, place, files, folder, tell)
         return bucket.fetch(s3, shelf, folder, tell, adapter=request["adapter"])
+
+
+def _rescue(s3: Any, shelf: bucket.Shelf, request: dict[str, Any]) -> dict[str, Any]:
+    from orchestrator.artifacts import rescue_store
+
+    where = f"{shelf.subfolder}/rescue/attempt-{request['attempt']}/"
+    source = bucket.Source(shelf.place.bucket, key_of(shelf.place, where))
+    if request["do"] == "rescue set":
+        return rescue_store.grants(s3, source, request["url_s"])
+    folder = Path(request["folder"])
+    return rescue_store.fetch(s3, source, folder, adapter=request["adapter"])
 
 
 if __name__ == "__main__":

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from jobs.targets import Bucket, target
-from orchestrator.agent import carrier, commands
+from orchestrator.agent import carrier, listing
 from orchestrator.artifacts import bucket
 from orchestrator.artifacts.manifest import choose_checkpoint
 from orchestrator.artifacts.push import PushFault
@@ -60,7 +60,7 @@ class Ship:
         (out / "optimizer.pt").write_bytes((block * (large // len(block) + 1))[:large])
 
     def files(self, step: int) -> tuple[bucket.Sent, ...]:
-        document = commands.manifest(str(self.folder), str(step))
+        document = listing.manifest(str(self.folder), str(step))
         return bucket.sent_files(document, choose_checkpoint(document, adapter=True))
 
     def grant(self, step: int) -> list[dict[str, Any]]:

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, SiteError, SiteRefused
+from orchestrator.site import (
+    AgentStatus,
+    Collected,
+    ExitReport,
+    Kept,
+    Rescued,
+    SiteError,
+    SiteRefused,
+)
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason
 from providers.base import InstanceId
@@ -118,6 +126,9 @@ class SimSite:
     def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
         self._reach()
         return Kept(step, 1)
+
+    def rescued(self, folder: Path) -> Rescued | None:
+        return None
 
     def close(self) -> None:
         return

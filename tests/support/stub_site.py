@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from orchestrator.clock import Clock
-from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, SiteError
+from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, Rescued, SiteError
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason
 
@@ -96,6 +96,9 @@ class StubSite:
     def keep_checkpoint(self, step: int, folder: Path) -> Kept | None:
         self._meet("checkpoint")
         return Kept(step, 1)
+
+    def rescued(self, folder: Path) -> Rescued | None:
+        return None
 
     def close(self) -> None:
         self._closed.set()
