@@ -227,7 +227,13 @@ def evaluation(spec: JobSpec) -> Config:
 def saving(spec: JobSpec) -> Config:
     """Return when to save and how much to keep."""
     every = spec.checkpoints.every_steps or TENTH
-    return {"save_steps": every, "save_total_limit": spec.checkpoints.keep}
+    # Asked for by the agent when its machine is to be called back: a file is looked for each step.
+    on_demand = {"enabled": True, "check_interval": 1}
+    return {
+        "save_steps": every,
+        "save_total_limit": spec.checkpoints.keep,
+        "dynamic_checkpoint": on_demand,
+    }
 
 
 def own_file(spec: JobSpec, layout: Layout) -> Config:
@@ -239,6 +245,7 @@ def own_file(spec: JobSpec, layout: Layout) -> Config:
     if not any(config.get(key) for key in ("save_steps", "saves_per_epoch", "save_strategy")):
         config["save_steps"] = spec.checkpoints.every_steps or TENTH
     config.setdefault("save_total_limit", spec.checkpoints.keep)
+    config.setdefault("dynamic_checkpoint", saving(spec)["dynamic_checkpoint"])
     return config
 
 

@@ -219,7 +219,12 @@ def _on_all(
 
     sized = need_of(spec, with_tokens=False).requirement.sized
     fit = sized.fit(gpu, gpus, vram_gib) if sized is not None else None
-    return shared_out(config, fit.work) if isinstance(fit, Fit) else config
+    if isinstance(fit, Fit):
+        return shared_out(config, fit.work)
+    steps = config.get("gradient_accumulation_steps", 1)
+    if spec.gpu.count is None and steps % gpus == 0:  # of a model that is not known
+        return {**config, "gradient_accumulation_steps": steps // gpus}
+    return config
 
 
 def is_offline(spec: JobSpec) -> bool:

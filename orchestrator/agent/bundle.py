@@ -30,6 +30,7 @@ AGENT_MODULES = (
     "verdict",
     "order",
     "carrier",
+    "notice",
     "listing",
     "rescue",
     "keeper",

@@ -21,6 +21,7 @@ import select
 import signal
 import subprocess
 import time
+from functools import partial
 from typing import Any, NoReturn
 
 from orchestrator.agent.files import (
@@ -48,6 +49,7 @@ from orchestrator.agent.keeper import (
 )
 from orchestrator.agent.logs import read_log
 from orchestrator.agent.metrics import GpuSampler, read_metrics
+from orchestrator.agent.notice import save_first
 from orchestrator.agent.order import Order, seconds_left
 from orchestrator.agent.procs import (
     PR_SET_CHILD_SUBREAPER,
@@ -227,6 +229,9 @@ class Agent:
             if self.stopped is None:
                 self.stopped = self._asked_to_stop()
                 if self.stopped is not None:
+                    if self.stopped.reason == "INTERRUPTED":
+                        wait = partial(self._still_wait, wakeup)
+                        save_first(self.order.out, self.path(METRICS), wait)
                     self._end(self.grace_s)
                     return
                 self.stopped = self._watchdog()
@@ -269,6 +274,17 @@ class Agent:
         if self.terminated_by:
             return Stopped("INTERRUPTED", "the agent got signal %d" % self.terminated_by)
         return None
+
+    def _still_wait(self, wakeup: int) -> bool:
+        """Pass a moment of a notice; return whether the trainer lives and need not end at once."""
+        select.select([wakeup], [], [], 0.1)
+        with contextlib.suppress(BlockingIOError):
+            os.read(wakeup, 4096)
+        self._reap_and_beat()
+        asked = read_document(self.path(STOP)) or {}
+        if asked.get("now") is True:
+            self.grace_s = 0.0
+        return self.rc is None and self.grace_s > 0
 
     def _end(self, grace_s: float) -> None:
         """End the trainer and whatever it started."""

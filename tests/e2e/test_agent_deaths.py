@@ -205,3 +205,24 @@ def test_the_kernel_takes_the_trainer_not_the_agent(attempt, small_memory):
     assert (verdict["verdict"], verdict["signal"]) == ("failed", 9)
     assert verdict["reason"] == "HOST_OUT_OF_MEMORY"
     assert gone(job) == []
+
+
+@pytest.mark.parametrize(
+    ("takes_s", "killed_after_s", "saved"), [(0, None, True), (60, 0.5, False)]
+)
+def test_before_a_machine_is_called_back_a_checkpoint_is_asked_for(
+    attempt, takes_s, killed_after_s, saved
+):
+    job = attempt(steps=1000, seconds_per_step=0.05, save_takes_s=takes_s)
+    job.start()
+    job.until("5/1000")
+    keeper, agent = job.claim()["keeper"], job.claim()["pid"]
+    os.kill(agent, signal.SIGTERM)
+    if not saved:  # the notice is over before the checkpoint is there
+        for pid in (keeper, agent):
+            os.kill(pid, signal.SIGKILL)
+        job.stop()
+    else:
+        assert job.wait()["reason"] == "INTERRUPTED"
+    found = list((job.folder / "out").glob("checkpoint-*/trainer_state.json"))
+    assert bool(found) is saved

@@ -12,6 +12,7 @@ seconds_per_step      0.01
 startup_s             0         before the first line
 log_bytes_per_step    0         filler beside the ordinary lines: NUL, 0xff, ANSI, no newline
 save_steps            0         every so many steps a checkpoint; the newest one is gone on from
+save_takes_s          0         so long before a checkpoint is there
 hold_at_step          0         stays there for ever, unless it was gone on from a checkpoint
 metrics               true      write metrics.jsonl as the plugin does
 adapter_bytes         4096      size of each of the adapter's two tensors
@@ -134,7 +135,10 @@ class Run:
         exact = {"loss": loss, "grad_norm": grad, "learning_rate": 0.001, "tokens_per_s": 1000.0}
         self.record({"event": "log", "step": step, "epoch": step / self.steps, **exact})
         every = int(self.switches.get("save_steps", 0))
-        if every and step % every == 0:
+        asked = self.out / "axolotl_checkpoint.save"
+        if (every and step % every == 0) or asked.exists():
+            asked.unlink(missing_ok=True)
+            time.sleep(float(self.switches.get("save_takes_s", 0)))
             place = f"checkpoint-{step}/"
             self.save_weights(place)
             self.write(place + "adapter_config.json", b'{"peft_type": "LORA", "r": 8}')

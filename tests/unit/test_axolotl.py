@@ -76,6 +76,7 @@ def test_the_whole_of_a_small_job() -> None:
         "metric_for_best_model": "eval_loss",
         "save_steps": 0.1,
         "save_total_limit": 2,
+        "dynamic_checkpoint": {"enabled": True, "check_interval": 1},
         "output_dir": "/inst/label/out",
         "dataset_prepared_path": "/inst/label/prepared",
         "auto_resume_from_checkpoints": True,

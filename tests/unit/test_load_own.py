@@ -57,7 +57,7 @@ def test_model_method_and_data_are_read_from_it(folder: Path) -> None:
 def test_nothing_of_ours_is_added_to_the_training(folder: Path) -> None:
     config = derived(load(folder, OWN))
     ours = {"output_dir", "dataset_prepared_path", "auto_resume_from_checkpoints", "plugins"}
-    assert set(config) == set(OWN) | ours | {"save_steps", "save_total_limit"}
+    assert set(config) == set(OWN) | ours | {"save_steps", "save_total_limit", "dynamic_checkpoint"}
     assert config["sequence_len"] == 1024
     assert config["learning_rate"] == 1e-4
 
