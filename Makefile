@@ -6,7 +6,7 @@ SEEDS ?= 1000
 # Those that need no argument; the accuracy benches name theirs in docs/sizing.md.
 BENCHES := cli_startup local_provider bootstrap overhead supervisor_memory log_follow log_pull upload push
 
-.PHONY: help quickstart test check fmt sim prove faults bench screens locks clean
+.PHONY: help quickstart test check fmt sim prove survive faults bench screens locks clean
 help:            ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 14
 
@@ -24,6 +24,9 @@ fmt:             ## format and fix what can be fixed
 
 sim:             ## the simulation: make sim SEEDS=10000
 	$(V)/python -m tests.sim --seeds $(SEEDS)
+
+survive:         ## all that shows that nothing is lost: make survive
+	$(V)/python scripts/survive.py
 
 prove:           ## the long campaigns, resumable: make prove CAMPAIGNS="sim kills"
 	$(V)/python scripts/prove.py $(CAMPAIGNS)
