@@ -101,11 +101,11 @@ def linger(order: Order, deadline: float, tick: Callable[[], None]) -> None:
     Nobody may ever come for the result: then it is delivered where it was agreed, and the machine
     need not wait. Repeated with longer and longer pauses, for ever.
     """
+    if order.self_destruct is None:  # it stays, and so does what lies on it
+        return
     delivered = False
     with contextlib.suppress(Exception):  # whatever it is, the machine must end
         delivered = rescue(order.folder, deadline, tick)
-    if order.self_destruct is None:
-        return
     pause = DESTRUCT_FIRST_S
     while True:
         if delivered or steady_s() >= deadline:
