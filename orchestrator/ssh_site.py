@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -135,7 +135,9 @@ class SshSite:
     def collect(self, folder: Path) -> Collected:
         """Bring the result home. See `Site.collect`."""
         with self._connected() as shell:
-            shell.call(self._script, ["status", self._folder])  # shows that somebody is there
+            if self._rescue is not None:
+                with suppress(RemoteFailed):  # it shows that somebody is there, and no more
+                    shell.call(self._script, ["status", self._folder])
             end = self._agent(shell, "manifest", self._folder, timeout_s=MANIFEST_S)
             manifest = _document(end)
             if end.rc != 0:
