@@ -93,7 +93,7 @@ class SiteMaker:
         shipping = shipping_of(order, spec, self.clock)
         renewal = Renewal(order.lease_s) if order.lease_s > 0 else None
         rescue = rescue_of(order, spec, self.home)
-        return SshSite(connect, bootstrap, result, shipping, renewal, rescue)
+        return SshSite(connect, bootstrap, result, shipping, renewal, rescue=rescue)
 
     def _payload(self, order: SiteOrder, spec: JobSpec) -> Payload:
         from jobs.axolotl import Layout, uploads

@@ -55,6 +55,7 @@ class SshSite:
         result: Result,
         shipping: Shipping | None = None,
         renewal: Renewal | None = None,
+        *,
         rescue: Rescue | None = None,
     ) -> None:
         self._rescue = rescue
