@@ -9,6 +9,8 @@ from orchestrator.exits import Exit
 from orchestrator.opened import looked, out
 
 if TYPE_CHECKING:
+    from orchestrator.finish import Finish
+    from orchestrator.home import Home
     from orchestrator.views import JobView
 
 SHOWN_CLOSED_S = 7 * 86_400.0  # `ps` without --all leaves out jobs closed longer ago than a week
@@ -46,22 +48,34 @@ def status(word: str, *, exit_code: bool, events: bool, as_json: bool) -> int:
         now = state.now()
         job = state.store.job(state.store.find_job(word), now=now)
         journal = state.store.events(job.id) if events else None
+        finish = _finish(job, state.home)
         if as_json:
             from orchestrator.report_json import dumps, status_document
 
-            body = status_document(job, now)
+            body = status_document(job, now, finish)
             if journal is not None:
                 body["events"] = [event_body(entry) for entry in journal]
             out([dumps(body)])
         else:
             from orchestrator.report import event_lines, status_lines
 
-            lines = status_lines(job, now, state.screen)
+            lines = status_lines(job, now, state.screen, finish)
             if journal is not None:
                 lines += ["", *event_lines([event_body(e) for e in journal], now, state.screen)]
             out(lines)
         see_that_jobs_are_driven(state)
     return job.exit_code or Exit.OK if exit_code else Exit.OK
+
+
+def _finish(job: JobView, home: Home) -> Finish | None:
+    """Return when a job that trains now will be done; costs nothing for all others."""
+    from orchestrator.states import State
+
+    if job.state is not State.RUNNING or not job.attempts or job.attempts[-1].step is None:
+        return None
+    from orchestrator.finish import finish_at_home
+
+    return finish_at_home(job, home.log_path(job.id, job.attempts[-1].number, "metrics.jsonl"))
 
 
 def event_body(entry: Any) -> dict[str, Any]:

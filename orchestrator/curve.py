@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from orchestrator.finish import PACE_POINTS
 from orchestrator.metrics import GpuUse, MetricsReader
-from orchestrator.report_live import PACE_POINTS, Curve
+from orchestrator.report_live import Curve
 
 READS_AT_ONCE = 64  # a screen that opens late catches up in one go, bounded
 

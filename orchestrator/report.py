@@ -26,6 +26,7 @@ from orchestrator.states import ENDINGS, Outcome, State, Teardown
 from orchestrator.views import AttemptView, JobView
 
 if TYPE_CHECKING:
+    from orchestrator.finish import Finish
     from orchestrator.store_rows import Stray
 
 LABEL_WIDTH = 10  # of the words that open the lines of one job
@@ -216,7 +217,9 @@ def _hours(seconds: float) -> Decimal:
     return Decimal(max(0, int(seconds))) / 3600
 
 
-def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
+def status_lines(
+    job: JobView, now: float, screen: Screen, finish: Finish | None = None
+) -> list[str]:
     """Return one job as a person asks after it: both outcomes, why, progress, cost, attempts."""
     lines = still_billing_lines([job], now, screen) + yours_lines([job], now, screen)
     if lines:
@@ -230,6 +233,7 @@ def status_lines(job: JobView, now: float, screen: Screen) -> list[str]:
             fields.append(("note", harmless(attempt.note)))
     fields += _why_fields(job)
     fields += _training_fields(attempt)
+    fields += _finish_fields(finish)
     fields += _money_fields(job)
     fields.append(("output", harmless(job.output_folder)))
     fields += push_fields(job)
@@ -302,6 +306,16 @@ def _training_fields(attempt: AttemptView | None) -> list[tuple[str, str]]:
     if attempt.tokens_per_s:
         parts.append(f"{rate(attempt.tokens_per_s)} tok/s")
     return [("training", ", ".join(parts))]
+
+
+def _finish_fields(finish: Finish | None) -> list[tuple[str, str]]:
+    if finish is None:
+        return []
+    low, high = duration(finish.left.low_s), duration(finish.left.high_s)
+    text = f"{duration(finish.left.seconds)} left" + (f" ({low} - {high})" if low != high else "")
+    least, most = money(finish.low_usd), money(finish.high_usd)
+    text += f", about {money(finish.usd)} at the end"
+    return [("ETA", text + (f" ({least} - {most})" if least != most else ""))]
 
 
 def push_fields(job: JobView) -> list[tuple[str, str]]:

@@ -9,13 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from decimal import Decimal
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from orchestrator.billed import Billed
 from orchestrator.exits import Exit
 from orchestrator.report_text import exact_money
 from orchestrator.states import ENDINGS, Teardown
 from orchestrator.views import AttemptView, JobView, PushView
+
+if TYPE_CHECKING:
+    from orchestrator.finish import Finish
 
 SCHEMA = 1
 
@@ -36,18 +39,33 @@ def ps_document(jobs: Sequence[JobView], now: float, strays: Sequence[Any] = ())
     )
 
 
-def status_document(job: JobView, now: float) -> dict[str, Any]:
-    """Return the answer of `gpujob status JOB --json`."""
+def status_document(job: JobView, now: float, finish: Finish | None = None) -> dict[str, Any]:
+    """Return the answer of `gpujob status JOB --json`. finish: of a job that trains now."""
     return document(
         "status",
         now,
         still_billing=still_billing([job], now),
         job={
             **job_summary(job, now),
+            "remaining": remaining_body(finish),
             "spec": job.spec,
             "attempts": [attempt_body(attempt) for attempt in job.attempts],
         },
     )
+
+
+def remaining_body(finish: Finish | None) -> dict[str, Any]:
+    """Return what is left of a training and its cost at the end; nulls where it isn't known."""
+    left = None if finish is None else finish.left
+    return {
+        "training_s": None if left is None else left.seconds,
+        "low_s": None if left is None else left.low_s,
+        "high_s": None if left is None else left.high_s,
+        "cost_at_end_usd": None if finish is None else exact_money(finish.usd),
+        "low_usd": None if finish is None else exact_money(finish.low_usd),
+        "high_usd": None if finish is None else exact_money(finish.high_usd),
+        "steps_seen": 0 if finish is None else finish.steps,
+    }
 
 
 def submit_document(job: JobView, now: float, *, detached: bool) -> dict[str, Any]:

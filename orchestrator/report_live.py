@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from jobs.plain import harmless
 from jobs.throughput import Remaining
 from orchestrator.eta import Planned, left_of
+from orchestrator.finish import PACE_POINTS, costs_at_end
 from orchestrator.push_state import PushState
 from orchestrator.report import (
     field_lines,
@@ -38,7 +39,6 @@ from orchestrator.states import ENDINGS, Outcome, Reason, State, Teardown
 from orchestrator.views import AttemptView, JobView
 from providers.base import BY_HAND
 
-PACE_POINTS = 30  # newest progress points that the pace is taken from: old ones know another speed
 BAR_WIDTH = 24
 PLAIN_LINES = 20  # of a whole training, where every change is a line that stays
 SPARK_WIDTH = 48
@@ -239,11 +239,7 @@ def cost_words(live: Live) -> str:
     words = f"{money(job.cost_usd)} so far"
     rest = left(live)
     if attempt is not None and rest is not None and job.state is State.RUNNING:
-        each = attempt.price_usd_per_hour / 3600
-        at_end = [
-            money(job.cost_usd + each * int(seconds))
-            for seconds in (rest.seconds, rest.low_s, rest.high_s)
-        ]
+        at_end = [money(usd) for usd in costs_at_end(job, rest)]
         words += f", about {at_end[0]}"
         words += f" ({at_end[1]} - {at_end[2]})" if at_end[1] != at_end[2] else ""
         words += " at the end"
