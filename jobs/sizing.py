@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from jobs.architectures import Architecture, find, from_folder
+from jobs.architectures import Architecture, ArchitectureError, find, from_folder
 from jobs.spec import JobSpec, Method
 from jobs.spec_types import ALL_LINEAR
 from jobs.workload import (
@@ -45,13 +45,27 @@ class Sizing:
     supposed: tuple[str, ...]
 
 
-def architecture_of(spec: JobSpec) -> Architecture:
+def architecture_of(spec: JobSpec, configs: Path | None = None) -> Architecture:
     """Return the base model's shape, from its folder's `config.json` or the bundled table.
 
-    Raises ArchitectureError, which says what to give. Reads one file where `model` is a folder.
+    configs: folders of hub models that the table lacks, as `owner--name`. Raises ArchitectureError,
+    which says what to give. Reads one file at the most.
     """
     folder = spec.model_folder
-    return find(spec.model) if folder is None else from_folder(Path(folder))
+    if folder is not None:
+        return from_folder(Path(folder))
+    return find_or_kept(spec.model, configs)
+
+
+def find_or_kept(model: str, configs: Path | None) -> Architecture:
+    """Return a hub model's shape, from the table or a kept `config.json`; as `architecture_of`."""
+    kept = None if configs is None else configs / model.replace("/", "--") / "config.json"
+    try:
+        return find(model)
+    except ArchitectureError:
+        if kept is None or not kept.is_file():
+            raise
+    return from_folder(kept.parent)
 
 
 def sizing_of(spec: JobSpec, architecture: Architecture) -> Sizing:

@@ -88,14 +88,21 @@ def submit(  # noqa: PLR0917 - typer gives options by name
 
 
 @app.command()
-def plan(job_file: JobFile, change: Set = None, as_json: Json = False) -> None:
+def plan(
+    job_file: JobFile,
+    pii_reviewed: Annotated[
+        bool, typer.Option("--pii-reviewed", help="You looked at the personal data that was found.")
+    ] = False,
+    change: Set = None,
+    as_json: Json = False,
+) -> None:
     """Say what a job needs and costs, on which GPU.
 
     Rents nothing. Without a provider that has GPUs, dated list prices are used.
     """
     from orchestrator import cli_plan
 
-    leave(cli_plan.plan(job_file, changes=change or [], as_json=as_json))
+    leave(cli_plan.plan(job_file, changes=change or [], as_json=as_json, pii_reviewed=pii_reviewed))
 
 
 @app.command()

@@ -37,25 +37,32 @@ class SizeWords:
     tokens: int | None = None
 
 
-def plan(job_file: Path, *, changes: list[str], as_json: bool) -> int:
+def plan(job_file: Path, *, changes: list[str], as_json: bool, pii_reviewed: bool = False) -> int:
     """Print the job's memory, quotes and price; 3 where nothing fits, 2 where it cannot be sized.
 
-    Writes nothing and rents nothing.
+    Sees what `submit` would see: the data goes through the gate first (6 where it is refused), and
+    what was prepared is kept in the home for the submit. Rents nothing.
     """
-    from orchestrator import report_plan, submit
+    from orchestrator import cli_run, report_plan, submit
     from orchestrator.compose import make_providers
     from orchestrator.measured import read
     from orchestrator.settings import load_settings
+    from orchestrator.shapes import CONFIGS, fetch, refuse_unsized
     from providers.registry import KEYS
 
     loaded = submit.read_job(job_file, changes)
     with looked() as state:
-        providers = make_providers(load_settings(), state.home.root)
+        root = state.home.root
+        providers = make_providers(load_settings(), root)
         # One that is known but has no key yet is planned for with its list prices.
         submit.check_provider_names(loaded.spec.gpu.providers, {**providers, **KEYS})
-        planned = submit.look(loaded, providers, read(state.home.root), list_prices=True)
-        if planned.need is not None and planned.need.unsized:
-            raise Refused(planned.need.unsized)
+        gated = cli_run.through_the_gate(loaded, state)
+        hub = fetch(loaded.spec.model, root)
+        planned = submit.look(
+            gated.loaded, providers, read(root), list_prices=True, configs=root / CONFIGS
+        )
+        refuse_unsized(planned, hub)
+        planned = submit.with_data(planned, gated, pii_reviewed=pii_reviewed)
         if as_json:
             from orchestrator.report_json import dumps
 
@@ -76,9 +83,9 @@ def size(words: SizeWords, *, exact: bool, as_json: bool) -> int:
     from orchestrator.settings import load_settings
     from orchestrator.submit import change_words
 
-    work = workload_of(words)
-    oracle_gib = _exact(work) if exact else None
     with looked() as state:
+        work = workload_of(words, state.home.root)
+        oracle_gib = _exact(work) if exact else None
         planned = _planned(words, work, make_providers(load_settings(), state.home.root))
         if as_json:
             body = report_plan.size_body(planned, oracle_gib)
@@ -92,8 +99,11 @@ def size(words: SizeWords, *, exact: bool, as_json: bool) -> int:
     return Exit.OK if planned.matching.quotes else Exit.NO_OFFER
 
 
-def workload_of(words: SizeWords) -> Workload:
-    """Return the workload that the words describe; raises Refused for what cannot be."""
+def workload_of(words: SizeWords, root: Path) -> Workload:
+    """Return the workload that the words describe; raises Refused for what cannot be.
+
+    root: the home, where the shapes of hub models are kept.
+    """
     from jobs.sizing import ALL_TARGETS
     from jobs.workload import Workload, WorkloadError, check
 
@@ -103,7 +113,7 @@ def workload_of(words: SizeWords) -> Workload:
         raise Refused(f"--tokens {words.tokens}: give 1 or more")
     full = words.method == "full"
     work = Workload(
-        _architecture(words.model),
+        _architecture(words.model, root),
         method=words.method,
         quant=words.quant,
         lora_rank=words.rank,
@@ -123,14 +133,17 @@ def workload_of(words: SizeWords) -> Workload:
     return work
 
 
-def _architecture(model: str) -> Architecture:
-    from jobs.architectures import ArchitectureError, find, from_folder
+def _architecture(model: str, root: Path) -> Architecture:
+    from jobs.architectures import ArchitectureError, from_folder
+    from jobs.sizing import find_or_kept
+    from orchestrator.shapes import CONFIGS, fetch
 
     path = Path(model).expanduser()
+    hub = "" if path.exists() else fetch(model, root)
     try:
-        return from_folder(path) if path.exists() else find(model)
+        return from_folder(path) if path.exists() else find_or_kept(model, root / CONFIGS)
     except ArchitectureError as error:
-        raise Refused(str(error)) from None
+        raise Refused(str(error) + (f" ({hub})" if hub else "")) from None
 
 
 def _planned(words: SizeWords, work: Workload, providers: object) -> Plan:

@@ -54,6 +54,7 @@ def probe(
     """
     from orchestrator import cli_run, submit
     from orchestrator.compose import compose
+    from orchestrator.shapes import fetch
 
     gc.enable()
     loaded = submit.read_job(job_file, changes)
@@ -61,7 +62,12 @@ def probe(
         transfers = cli_run.Transfers()
         parts = compose(state, tell=transfers.tell)
         gated = cli_run.through_the_gate(loaded, state)
-        plans = [_plan(gated.loaded, parts, terms, gpu) for gpu in (*gpus,) or (None,)]
+        root = state.home.root
+        hub = fetch(loaded.spec.model, root)
+        plans = [
+            _plan(gated.loaded, parts, terms, gpu, root=root, hub=hub)
+            for gpu in (*gpus,) or (None,)
+        ]
         found: list[Probed] = []
         for planned, sized in plans:
             cli_run.agree(planned, state, yes=yes, as_json=as_json)
@@ -80,15 +86,23 @@ def probe(
 
 
 def _plan(
-    loaded: LoadedJob, parts: Parts, terms: Terms, gpu: str | None
+    loaded: LoadedJob, parts: Parts, terms: Terms, gpu: str | None, *, root: Path, hub: str
 ) -> tuple[Plan, Sized | None]:
-    """Return the probe as a job with its offers, and the size of the whole job."""
+    """Return the probe as a job with its offers, and the size of the whole job on the best one.
+
+    On a machine without a GPU packing is off whatever the job says: its steps hold fewer tokens.
+    """
     from orchestrator import submit
     from orchestrator.planning import need_of
+    from orchestrator.shapes import CONFIGS
 
-    sized = need_of(loaded.spec).requirement.sized
-    short = replace(loaded, spec=probe_spec(loaded.spec, terms, gpu))
-    return submit.plan(short, parts.providers), sized
+    spec, configs = loaded.spec, root / CONFIGS
+    short = replace(loaded, spec=probe_spec(spec, terms, gpu))
+    planned = submit.plan(short, parts.providers, configs=configs, hub=hub)
+    if planned.best.offer.gpu == CPU:
+        training = spec.training.model_copy(update={"packing": False})
+        spec = spec.model_copy(update={"training": training})
+    return planned, need_of(spec, configs=configs).requirement.sized
 
 
 def _judge(job_id: str, planned: Plan, sized: Sized | None, state: Opened) -> Probed:

@@ -74,8 +74,10 @@ def _finish(job: JobView, home: Home) -> Finish | None:
     if job.state is not State.RUNNING or not job.attempts or job.attempts[-1].step is None:
         return None
     from orchestrator.finish import finish_at_home
+    from orchestrator.shapes import CONFIGS
 
-    return finish_at_home(job, home.log_path(job.id, job.attempts[-1].number, "metrics.jsonl"))
+    path = home.log_path(job.id, job.attempts[-1].number, "metrics.jsonl")
+    return finish_at_home(job, path, home.root / CONFIGS)
 
 
 def event_body(entry: Any) -> dict[str, Any]:

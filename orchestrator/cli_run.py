@@ -6,7 +6,7 @@ import gc
 import sys
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, TextIO
+from typing import TYPE_CHECKING, Any, TextIO
 
 from orchestrator import daemon
 from orchestrator.exits import Exit, Refused, worst
@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from jobs.load import LoadedJob
     from orchestrator.compose import Parts
     from orchestrator.data_gate import Gated
-    from orchestrator.opened import Opened
+    from orchestrator.opened import Opened, State
     from orchestrator.report_live import Transfer
     from orchestrator.report_text import Screen
     from orchestrator.submit import Plan
@@ -41,6 +41,7 @@ def submit(
     from orchestrator import report_plan, submit_money
     from orchestrator import submit as room
     from orchestrator.measured import read
+    from orchestrator.shapes import CONFIGS, fetch
 
     gc.enable()  # the door switched it off for short commands
     loaded = room.read_job(job_file, changes)
@@ -50,9 +51,11 @@ def submit(
         transfers = Transfers()
         parts = compose(state, tell=transfers.tell)
         gated = through_the_gate(loaded, state)
+        root = state.home.root
+        hub = fetch(loaded.spec.model, root)
 
         def quote() -> Plan:
-            fresh = room.plan(gated.loaded, parts.providers, read(state.home.root))
+            fresh = room.plan(gated.loaded, parts.providers, read(root), root / CONFIGS, hub)
             fresh = room.with_data(fresh, gated, pii_reviewed=pii_reviewed)
             return submit_money.preflight(fresh, parts.providers)
 
@@ -79,6 +82,7 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
     from orchestrator.artifacts import checkpoint
     from orchestrator.compose_store import fetch_for_resume
     from orchestrator.measured import read
+    from orchestrator.shapes import CONFIGS
     from orchestrator.states import Reason
 
     gc.enable()
@@ -97,7 +101,8 @@ def resume(word: str, *, yes: bool, detach: bool, gpu_types: list[str], as_json:
         loaded = room.resumed(record, gpu_types)
 
         def quote() -> Plan:
-            fresh = room.plan(loaded, parts.providers, read(state.home.root))
+            root = state.home.root
+            fresh = room.plan(loaded, parts.providers, read(root), root / CONFIGS)
             return submit_money.preflight(room.where_it_may_go(fresh, record), parts.providers)
 
         folder = state.home.checkpoints(job_id)
@@ -158,7 +163,7 @@ def _noted(planned: Plan, *notes: str) -> Plan:
     return replace(planned, notes=(*planned.notes, *notes))
 
 
-def through_the_gate(loaded: LoadedJob, state: Opened) -> Gated:
+def through_the_gate(loaded: LoadedJob, state: State[Any]) -> Gated:
     """Return the job on its prepared data; raises Refused where the data is refused."""
     from orchestrator import data_gate
     from orchestrator.data_run import bar, stages

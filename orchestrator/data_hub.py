@@ -1,4 +1,4 @@
-"""Data sets of the Hugging Face hub, fetched file by file over its plain HTTP addresses.
+"""Files of the Hugging Face hub, fetched one by one over its plain HTTP addresses.
 
 `hf://datasets/OWNER/NAME[@REVISION]/PATH/TO/FILE`. HF_ENDPOINT names another hub, HF_TOKEN is
 sent to that host only.
@@ -19,6 +19,7 @@ _ADDRESS = re.compile(
 )
 _DEFAULT_HUB = "https://huggingface.co"
 _TIMEOUT_S = 30
+_CONFIG_TIMEOUT_S = 5  # of a kilobyte that a plan can do without
 _BLOCK = 1 << 20
 
 
@@ -40,9 +41,27 @@ def bring(address: str, cache: Path) -> Path:
     target = cache / found["repo"].replace("/", "--") / revision.replace("/", "--") / found["path"]
     if target.is_file() and revision != "main":
         return target
+    name, at = urllib.parse.quote(found["path"]), urllib.parse.quote(revision, safe="")
+    _fetch(f"datasets/{found['repo']}/resolve/{at}/{name}", target, address, _TIMEOUT_S)
+    return target
+
+
+def model_config(model: str, cache: Path) -> Path:
+    """Return the folder with the `config.json` of a model of the hub; fetched once, one call.
+
+    Raises HubError where it can't be had.
+    """
+    folder = cache / model.replace("/", "--")
+    if not (folder / "config.json").is_file():
+        path = f"{urllib.parse.quote(model)}/resolve/main/config.json"
+        _fetch(path, folder / "config.json", model, _CONFIG_TIMEOUT_S)
+    return folder
+
+
+def _fetch(path: str, target: Path, address: str, timeout_s: float) -> None:
+    """Bring one file of the hub to `target`, whole or not at all. Raises HubError."""
     hub = os.environ.get("HF_ENDPOINT", _DEFAULT_HUB).rstrip("/")
-    path = urllib.parse.quote(found["path"])
-    url = f"{hub}/datasets/{found['repo']}/resolve/{urllib.parse.quote(revision, safe='')}/{path}"
+    url = f"{hub}/{path}"
     if not url.startswith(("https://", "http://")):
         raise HubError(f"HF_ENDPOINT {hub}: not an http address")
     request = urllib.request.Request(url)  # noqa: S310 - the scheme was checked above
@@ -52,7 +71,7 @@ def bring(address: str, cache: Path) -> Path:
     target.parent.mkdir(parents=True, exist_ok=True)
     part = target.with_name(target.name + ".part")
     try:
-        with urllib.request.urlopen(request, timeout=_TIMEOUT_S) as answer, part.open("wb") as file:  # noqa: S310
+        with urllib.request.urlopen(request, timeout=timeout_s) as answer, part.open("wb") as file:  # noqa: S310
             expected = int(answer.headers.get("Content-Length") or -1)
             size = 0
             while block := answer.read(_BLOCK):
@@ -61,7 +80,7 @@ def bring(address: str, cache: Path) -> Path:
                 raise HubError(f"{address}: {size:,} of {expected:,} bytes came; try again")
     except urllib.error.HTTPError as error:
         what = {
-            401: ("the set is gated or private: set HF_TOKEN"),
+            401: "gated, private, or not there: set HF_TOKEN",
             403: "no access: accept its terms on the hub",
             404: "no such file there",
         }.get(error.code, (f"the hub answered {error.code}"))
@@ -71,4 +90,3 @@ def bring(address: str, cache: Path) -> Path:
             f"{address}: the hub cannot be reached ({getattr(error, 'reason', error)})"
         ) from error
     part.replace(target)
-    return target

@@ -31,6 +31,7 @@ from orchestrator.report_live import (
     plain_lines,
 )
 from orchestrator.report_text import Screen, screen_of
+from orchestrator.shapes import CONFIGS
 from orchestrator.signals import Signals
 from orchestrator.states import Reason, Teardown
 from providers.gpus import lookup
@@ -144,7 +145,11 @@ def _planned(one: Watch, job: JobView) -> Planned | None:
     if attempt.number not in known:
         facts = lookup(attempt.gpu)
         known[attempt.number] = planned_of(
-            job.spec, attempt.gpu, attempt.gpu_count, facts.vram_gib if facts else 0.0
+            job.spec,
+            attempt.gpu,
+            attempt.gpu_count,
+            facts.vram_gib if facts else 0.0,
+            one.state.home.root / CONFIGS,
         )
     return known[attempt.number]
 

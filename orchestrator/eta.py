@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 from jobs.throughput import Forecast, Remaining, remaining
@@ -24,10 +25,13 @@ class Planned:
     confidence: str
 
 
-def planned_of(spec: dict[str, Any], gpu: str, gpu_count: int, vram_gib: float) -> Planned | None:
+def planned_of(
+    spec: dict[str, Any], gpu: str, gpu_count: int, vram_gib: float, configs: Path | None = None
+) -> Planned | None:
     """Return what the plan says of one step on this card; None where it says nothing.
 
-    Without packing the length of a batch depends on the data, which is not read again for this.
+    configs: as in `architecture_of`. Without packing the length of a batch depends on the data,
+    which is not read again for this.
     """
     from pydantic import ValidationError
 
@@ -41,7 +45,7 @@ def planned_of(spec: dict[str, Any], gpu: str, gpu_count: int, vram_gib: float) 
         return None
     if not job.training.packing or gpu_count < 1:
         return None
-    sized = need_of(job, with_tokens=False).requirement.sized
+    sized = need_of(job, with_tokens=False, configs=configs).requirement.sized
     fit = sized.fit(gpu, gpu_count, vram_gib) if sized is not None else None
     if not isinstance(fit, Fit) or not fit.tokens_per_s:
         return None

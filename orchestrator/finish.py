@@ -71,8 +71,11 @@ def finish_of(
     return Finish(left, *costs_at_end(job, left), max(0, len(points) - 1))
 
 
-def finish_at_home(job: JobView, metrics: Path) -> Finish | None:
-    """Return the same from a job's `metrics.jsonl` at home. Reads the file's end."""
+def finish_at_home(job: JobView, metrics: Path, configs: Path) -> Finish | None:
+    """Return the same from a job's `metrics.jsonl` at home. Reads the file's end.
+
+    configs: as in `architecture_of`.
+    """
     from orchestrator.eta import planned_of
     from providers.gpus import lookup
 
@@ -80,7 +83,7 @@ def finish_at_home(job: JobView, metrics: Path) -> Finish | None:
         return None
     attempt, facts = job.attempts[-1], lookup(job.attempts[-1].gpu)
     memory = facts.vram_gib if facts else 0.0
-    planned = planned_of(job.spec, attempt.gpu, attempt.gpu_count, memory)
+    planned = planned_of(job.spec, attempt.gpu, attempt.gpu_count, memory, configs)
     return finish_of(job, points_in(_tail(metrics)), planned)
 
 

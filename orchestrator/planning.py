@@ -72,15 +72,16 @@ def need_of(
     points: Sequence[MeasuredPoint] = (),
     *,
     with_tokens: bool = True,
+    configs: Path | None = None,
 ) -> Need:
     """Return what the job asks of a machine; a model that no table knows is said in `unsized`.
 
     points: what probes measured. with_tokens: False leaves the data alone; hours and cost are
-    nominal then.
+    nominal then. configs: as in `architecture_of`.
     """
     wishes = wishes_of(spec)
     try:
-        sizing = sizing_of(spec, architecture_of(spec))
+        sizing = sizing_of(spec, architecture_of(spec, configs))
         check(replace(sizing.work, gpus=1, strategy="none"))
     except (ArchitectureError, WorkloadError) as error:
         return Need(wishes, unsized=str(error))

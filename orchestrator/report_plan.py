@@ -179,6 +179,8 @@ def plan_lines(planned: Plan, screen: Screen) -> list[str]:
     spec = planned.spec
     head = f"{harmless(spec.name)}   {spec.method} of {harmless(spec.model)}"
     lines = wrap(head, screen.width)
+    for said in planned.data_lines:
+        lines += wrap(harmless(said), screen.width, "  ")
     for note in planned.notes:
         lines += wrap(f"note: {harmless(note)}", screen.width, "  ")
     for name, words in planned.unreachable.items():

@@ -88,10 +88,21 @@ def plan(
     loaded: LoadedJob,
     providers: Mapping[str, Provider],
     points: Sequence[MeasuredPoint] = (),
+    configs: Path | None = None,
+    hub: str | None = None,
 ) -> Plan:
-    """Return the quotes of all providers asked, n calls; raises Refused where none will do."""
+    """Return the quotes of all providers asked, n calls; raises Refused where none will do.
+
+    hub: why the hub did not tell the model's shape; a job that nobody can size is refused then.
+    None: it is taken.
+    """
+    from orchestrator.shapes import refuse_unsized
+
     check_provider_names(loaded.spec.gpu.providers, providers)
-    return fitting(look(loaded, providers, points))
+    planned = look(loaded, providers, points, configs=configs)
+    if hub is not None:
+        refuse_unsized(planned, hub)
+    return fitting(planned)
 
 
 def check_provider_names(wanted: Sequence[str], there: Collection[str]) -> None:
@@ -117,16 +128,17 @@ def look(
     points: Sequence[MeasuredPoint] = (),
     *,
     list_prices: bool = False,
+    configs: Path | None = None,
 ) -> Plan:
     """Return what all providers asked offer for the job, n calls; none may do.
 
     points: what probes measured. list_prices: where no GPU is for hire at any of them, plan with a
-    dated price list.
+    dated price list. configs: as in `architecture_of`.
     """
     from orchestrator.planning import changes_that_fit, check_gpu_names, need_of
 
     spec = loaded.spec
-    need = need_of(spec, points)
+    need = need_of(spec, points, configs=configs)
     asked = need.requirement
     wish = Wish(asked.count, asked.tiers, asked.spot)
     offers, unreachable = ask(providers, spec.gpu.providers, wish)
@@ -169,9 +181,12 @@ def ask(
 def with_data(planned: Plan, gated: Gated, *, pii_reviewed: bool) -> Plan:
     """Return the plan with what the data gate says, and without the offers that its finds forbid.
 
-    Raises Refused, exit code 6, where no offer is left.
+    Raises Refused, exit code 6, where no offer is left. To a list of prices nothing is sent.
     """
     from orchestrator.data_gate import in_region
+
+    if planned.listed:
+        return replace(planned, data_lines=gated.lines, data=gated.summary)
 
     matching = in_region(
         planned.matching, gated, planned.spec.data.region or "", reviewed=pii_reviewed

@@ -39,6 +39,7 @@ def metrics(step_s: float, steps: int = 25) -> list[bytes]:
 def running(home):
     folder, ids = home
     quick = open_quick(open_home(folder).database_url)
+    assert quick is not None
     job = quick.job(ids["running"], now=NOW)
     quick.close()
     return job

@@ -131,9 +131,10 @@ def test_unknown_gpu_names_are_refused_with_the_nearest(loaded, fake):
         (cli_plan.SizeWords("Llama-3.1-8B", tokens=0), "give 1 or more"),
     ],
 )
-def test_what_cannot_be_sized_is_refused(words, said):
+def test_what_cannot_be_sized_is_refused(words, said, tmp_path, monkeypatch):
+    monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     with pytest.raises(Refused) as refused:
-        cli_plan.workload_of(words)
+        cli_plan.workload_of(words, tmp_path)
     assert said in str(refused.value)
     assert refused.value.code is Exit.USAGE
 

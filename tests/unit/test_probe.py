@@ -13,16 +13,17 @@ import pytest
 from jobs.architectures import find
 from jobs.axolotl import Layout, axolotl_config
 from jobs.axolotl_rules import check_config
+from jobs.load import load_job
 from jobs.sizing import Tokens
 from jobs.spec import JobSpec
 from jobs.workload import Workload
-from orchestrator.cli_probe import _judge, probed_lines
+from orchestrator.cli_probe import _judge, _plan, probed_lines
 from orchestrator.match import Matching, Quote
 from orchestrator.measured import FILE, MeasuredPoint, keep, key_of, read, speeds
 from orchestrator.probe import Terms, measured, probe_spec
 from orchestrator.report_text import Screen
 from orchestrator.sized import Fit, Sized
-from providers.base import Offer, OfferKey
+from providers.base import Offer, OfferKey, Traits
 
 WORK = Workload(find("Llama-3.1-8B"), micro_batch_size=2, gradient_accumulation_steps=4)
 
@@ -102,6 +103,29 @@ def test_a_later_plan_uses_what_was_measured():
 
 OFFER = Offer("fake", OfferKey("a"), "A100-80GB", 1, 80.0, Decimal("1.60"))
 CARDLESS = Offer("local", OfferKey("cpu"), "CPU", 0, 0.0, Decimal(0))
+
+
+@pytest.mark.parametrize(("offer", "each"), [(OFFER, 2 * 4 * 512), (CARDLESS, 2 * 4 * 32)])
+def test_without_a_gpu_the_steps_are_counted_unpacked(tmp_path, offer, each):
+    """40 examples of some 30 tokens: packed, a step holds full sequences; unpacked, far less."""
+    words = "one two three four five six seven eight nine ten eleven twelve "
+    rows = [{"prompt": f"say {i}", "completion": words} for i in range(400)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "job.yaml").write_text(
+        "name: a\nmodel: meta-llama/Llama-3.1-8B\nmethod: lora\n"
+        "data: {train: data.jsonl, format: prompt-completion}\n"
+        "training: {packing: true, sequence_len: 512, micro_batch_size: 2, epochs: 50,\n"
+        "  gradient_accumulation_steps: 4}\n"
+        f"gpu: {{providers: [{offer.provider}], types: [{offer.gpu}]}}\n"
+    )
+    traits = Traits(1.0, 2.0, 3.0, proves_absence=True, self_destruct=None)
+    provider: Any = SimpleNamespace(offers=lambda: [offer], traits=traits)
+    parts: Any = SimpleNamespace(providers={offer.provider: provider})
+    loaded = load_job(tmp_path / "job.yaml")
+    _, sized = _plan(loaded, parts, Terms(), None, root=tmp_path, hub="")
+    assert sized is not None
+    assert sized.tokens is not None
+    assert sized.tokens.trained / sized.tokens.steps == pytest.approx(each, rel=0.15)
 
 
 @pytest.mark.parametrize(("offer", "forecast"), [(OFFER, True), (CARDLESS, False)])
