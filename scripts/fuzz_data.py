@@ -3,8 +3,10 @@
     python scripts/fuzz_data.py [--seconds 600]
 
 Needs `pip install atheris` (coverage-guided; no dependency of gpujob). The first byte of an input
-chooses the kind of file, the second the options, the rest is the file. Prints one line of
-JSON: runs, seconds, crashes. Seeds are the files of tests/cases. Exit code 1 after a crash.
+chooses the kind of file and, from PREPARE up, that it is prepared too; the second the options, the
+rest is the file. Prints one line of JSON: runs, seconds, crashes. Seeds are the files of
+tests/cases.
+Exit code 1 after a crash.
 """
 
 from __future__ import annotations
@@ -21,6 +23,7 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 SUFFIXES = (".jsonl", ".json", ".csv", ".tsv", ".txt", ".jsonl.gz")
 MAX_BYTES = 4096
+PREPARE = 222  # a multiple of the kinds, so that kind + PREPARE is the same kind
 
 
 def parent(seconds: int) -> int:
@@ -56,7 +59,7 @@ def seeds() -> list[bytes]:
         kind = next((i for i, s in enumerate(SUFFIXES) if case["name"].endswith(s)), 0)
         if "text" in case:
             found.append(bytes([kind, 0]) + case["text"].encode())
-    return found
+    return [*found, *(bytes([data[0] + PREPARE]) + data[1:] for data in found)]
 
 
 def child(argv: list[str]) -> None:
@@ -64,7 +67,7 @@ def child(argv: list[str]) -> None:
     import atheris
 
     with atheris.instrument_imports(include=["jobs.data"]):
-        from jobs.data import gate, screen
+        from jobs.data import gate, prepare, screen
         from jobs.data.options import Options
     folder = Path(tempfile.mkdtemp())
 
@@ -82,6 +85,9 @@ def child(argv: list[str]) -> None:
         report = gate.check([path], options, processes=1)
         json.dumps(report.as_dict(), ensure_ascii=False).encode("utf-8", "replace")
         screen.lines(report)
+        if data[0] >= PREPARE:
+            made = prepare.prepare([path], folder / "out", options, processes=1)
+            assert made.report.refused or made.manifest["counts"]["train"]
 
     atheris.Setup([sys.argv[0], *argv], one)
     atheris.Fuzz()
