@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 
 from jobs.data import exits, gate, jobfile, leakcheck, screen
@@ -16,6 +17,7 @@ from jobs.data.codes import finding
 from jobs.data.digest import Steps
 from jobs.data.gate import Report
 from jobs.data.jobfile import JobData
+from jobs.data.lengths import CANDIDATES
 from jobs.data.options import Options
 from jobs.data.spill import BusyError
 from orchestrator.clock import Clock, SystemClock
@@ -50,6 +52,7 @@ def run_check(
             systems=bool(report.features["system"]),
             tools=bool(report.features["tools"]),
         )
+        report.lengths.memory = memory_by_length(Path(files[0]), job.options.sequence_len)
     else:
         report = Report()
     report.findings = [*early.findings, *report.findings]
@@ -68,6 +71,7 @@ def run_stats(files: Sequence[Path], options: Options, *, as_json: bool, process
         if train
         else early
     )
+    report.lengths.memory = memory_by_length(Path(files[0]), job.options.sequence_len)
     if as_json:
         body = report.as_dict()
         body["lengths"] = report.lengths.as_dict(job.options.sequence_len)
@@ -143,6 +147,32 @@ def run_prepare(
             for line in screen.prepared_lines(made.manifest, str(out), _width()):
                 _out(line)
     return exits.REFUSED if made.report.refused or not made.manifest else exits.OK
+
+
+def memory_by_length(job_file: Path, chosen: int) -> dict[int, float]:
+    """Return GiB on one GPU by sequence length, for a job file whose model is known; else {}.
+
+    Lengths that the model does not reach are left out.
+    """
+    if job_file.suffix.lower() not in _JOB_SUFFIXES:
+        return {}
+    from jobs.architectures import ArchitectureError
+    from jobs.findings import JobFileError
+    from jobs.load import load_job
+    from jobs.memory import footprint
+    from jobs.sizing import architecture_of, sizing_of
+    from jobs.workload import WorkloadError
+
+    try:
+        spec = load_job(job_file).spec
+        work = sizing_of(spec, architecture_of(spec)).work
+    except (JobFileError, ArchitectureError):
+        return {}
+    found = {}
+    for size in sorted({*CANDIDATES, chosen} - {0}):
+        with contextlib.suppress(WorkloadError):
+            found[size] = round(footprint(replace(work, sequence_len=size)).device_gib, 2)
+    return found
 
 
 def _job(files: Sequence[Path], options: Options) -> tuple[JobData, Report]:
@@ -252,7 +282,7 @@ def bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
     return paint
 
 
-@contextmanager
+@contextlib.contextmanager
 def stages() -> Iterator[Callable[[str, int, int], None] | None]:
     """Lend a painter of what the passes after reading do, None where nobody looks.
 

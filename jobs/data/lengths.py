@@ -64,12 +64,16 @@ def estimate_record(record: Record) -> Length:
 
 @dataclass(slots=True)
 class Lengths:
-    """The lengths of a set: three numbers a record, 12 bytes each."""
+    """The lengths of a set: three numbers a record, 12 bytes each.
+
+    memory: sequence_len -> GiB that the job's training takes on one GPU; empty: no model is known.
+    """
 
     how: str = "estimate"
     total: Any = field(default_factory=lambda: array("I"))
     prompt: Any = field(default_factory=lambda: array("I"))
     answer: Any = field(default_factory=lambda: array("I"))
+    memory: dict[int, float] = field(default_factory=dict)
 
     def extend(self, other: "Lengths") -> None:
         """Take in the lengths of another part of the set."""
@@ -111,13 +115,24 @@ class Lengths:
             "packed_sequences": sequences,
             "packing_efficiency": round(used / (sequences * size), 4) if sequences else 0.0,
             "padding_share_unpacked": round(1 - used / (rows * size), 4) if rows else 0.0,
+            "tokens_computed": sequences * size,
             "activation_memory_vs_2048": round(size / 2048, 3),
+            "memory_gib": self.memory.get(size),
         }
 
     def table(self, chosen: int = 0) -> list[dict[str, Any]]:
-        """Return the rows of the advice table, the chosen length among them."""
+        """Return the rows of the advice table, the chosen length among them.
+
+        `price_vs_recommended`: tokens computed (packed, padding included) over those at the
+        recommended length. Time and price go with them; attention over longer texts is on top.
+        """
         sizes = sorted({*CANDIDATES, chosen} - {0})
-        return [self.row(size) for size in sizes]
+        rows = [self.row(size) for size in sizes]
+        best = self.advice()[0]
+        base = self.row(best)["tokens_computed"] if best else 0
+        for row in rows:
+            row["price_vs_recommended"] = round(row["tokens_computed"] / base, 3) if base else None
+        return rows
 
     def advice(self) -> tuple[int, str]:
         """Return (the smallest good power of two, why); 0 for no records.

@@ -109,8 +109,9 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
         *_histogram(lengths.total, width),
         "",
         (
-            f"  {'sequence_len':>12} {'rows over':>10} {'tokens cut':>11} {'answer cut':>11} "
-            f"{'no answer':>10} {'packed to':>10} {'full':>5}"
+            f"  {'length':>7} {'rows over':>9} {'tokens cut':>11} {'answer cut':>10} "
+            f"{'no answer':>9} {'packed to':>9} {'full':>4} {'price':>5}"
+            + (f" {'GiB':>5}" if lengths.memory else "")
         ),
     ]
     for row in lengths.table(sequence_len):
@@ -121,15 +122,30 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
             if row["sequence_len"] == sequence_len
             else " "
         )
-        out.append(
-            f"{sign} {row['sequence_len']:>12,} {row['rows_over']:>10,} "
+        line = (
+            f"{sign} {row['sequence_len']:>7,} {row['rows_over']:>9,} "
             f"{row['tokens_lost_if_truncated']:>11,} "
-            f"{row['answer_tokens_lost_if_truncated']:>11,} "
-            f"{row['rows_with_nothing_to_learn']:>10,} "
-            f"{row['packed_sequences']:>10,} {row['packing_efficiency']:>5.0%}"
+            f"{row['answer_tokens_lost_if_truncated']:>10,} "
+            f"{row['rows_with_nothing_to_learn']:>9,} "
+            f"{row['packed_sequences']:>9,} {row['packing_efficiency']:>4.0%} "
+            f"{row['price_vs_recommended']:>5.2f}"
+        )
+        gib = row["memory_gib"]
+        out.append(
+            line + (f" {'-' if gib is None else format(gib, '.1f'):>5}" if lengths.memory else "")
         )
     out += _wrap(f"* recommended: {size:,}. {why}.", width, indent=2)
-    out.append("  Axolotl drops rows over it by default; kept activations grow in step with it.")
+    out += _wrap(
+        "Axolotl drops rows over it by default. price: tokens computed, beside those at the "
+        "recommended length; longer attention is on top. "
+        + (
+            "GiB: of one GPU, as this job trains; - where the model does not reach so far."
+            if lengths.memory
+            else "Kept activations grow in step with it; a job file in place of the data shows GiB."
+        ),
+        width,
+        indent=2,
+    )
     odd = lengths.outliers()
     if odd:
         out.append(

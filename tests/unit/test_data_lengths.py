@@ -9,6 +9,7 @@ from jobs.data import gate, jobfile, templates, tokens
 from jobs.data.lengths import Lengths, estimate, packed
 from jobs.data.options import Options
 from jobs.data.records import normalise
+from orchestrator.data_run import run_stats
 from tests.e2e.data_formats import chat, pairs, text
 
 STRICT = (
@@ -100,6 +101,32 @@ def test_advice_and_table():
     assert row["tokens_lost_if_truncated"] == 5 * (5000 - 512)
     assert lengths.outliers() == list(range(995, 1000))
     assert packed([300] * 10, 1000) == 4
+    table = {row["sequence_len"]: row for row in lengths.table(512)}
+    assert table[512]["price_vs_recommended"] == 1.0
+    # 5 rows of 5,000 tokens are computed whole, where 512 would cut or drop them
+    assert table[8192]["tokens_computed"] == packed(lengths.total, 8192) * 8192
+    assert table[8192]["price_vs_recommended"] > 1.05
+    assert table[8192]["memory_gib"] is None
+
+
+def test_a_job_file_shows_the_memory_of_each_length(tmp_path, capsys):
+    rows = [{"prompt": f"say {i}", "completion": "yes " * 40} for i in range(30)]
+    (tmp_path / "data.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows))
+    (tmp_path / "job.yaml").write_text(
+        "name: a\nmodel: meta-llama/Llama-2-7b-hf\nmethod: qlora\n"
+        "data: {train: data.jsonl, format: prompt-completion}\n"
+    )
+    assert not run_stats([tmp_path / "job.yaml"], Options(), as_json=True, processes=1)
+    table = json.loads(capsys.readouterr().out)["lengths"]["table"]
+    gib = {row["sequence_len"]: row["memory_gib"] for row in table}
+    assert gib[8192] is None  # the model ends at 4,096
+    assert 4 < gib[512] < gib[1024] < gib[2048] < gib[4096] < 40
+    assert not run_stats([tmp_path / "job.yaml"], Options(), as_json=False, processes=1)
+    lines = capsys.readouterr().out.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert any(line.endswith(f"{gib[2048]:.1f}") for line in lines)
+    assert not run_stats([tmp_path / "data.jsonl"], Options(), as_json=False, processes=1)
+    assert "GiB" not in capsys.readouterr().out.split("full price")[1].splitlines()[0]
 
 
 def job(tmp_path, body, tokenizer_config=None):
