@@ -100,10 +100,11 @@ def length_lines(lengths: Lengths, sequence_len: int, width: int) -> list[str]:
         else f"counted with {lengths.how}"
     )
     out = [
-        (
-            f"Lengths in tokens ({sure})   {sum(lengths.total):,} in all, {sum(lengths.answer):,} "
-            "to "
-            "learn from"
+        *_wrap(
+            f"Lengths in tokens ({sure})   {sum(lengths.total):,} in all, "
+            f"{sum(lengths.answer):,} to learn from",
+            width,
+            indent=0,
         ),
         "  " + "   ".join(f"{k} {v:,}" for k, v in marks.items()),
         *_histogram(lengths.total, width),
