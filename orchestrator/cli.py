@@ -112,6 +112,12 @@ def probe(  # noqa: PLR0917 - typer gives options by name
     steps: Annotated[int, typer.Option(min=3, help="Optimizer steps on each.")] = 30,
     minutes: Annotated[float, typer.Option(min=1, help="At most, on each.")] = 20.0,
     usd: Annotated[float, typer.Option(min=0.01, help="At most, on each.")] = 2.0,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="Start the whole job on the best card; it may go on.")
+    ] = False,
+    pii_reviewed: Annotated[
+        bool, typer.Option("--pii-reviewed", help="You looked at the personal data that was found.")
+    ] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask before spending.")] = False,
     change: Set = None,
     as_json: Json = False,
@@ -128,7 +134,14 @@ def probe(  # noqa: PLR0917 - typer gives options by name
     terms = Terms(steps, minutes, Decimal(str(usd)))
     leave(
         cli_probe.probe(
-            job_file, gpus=gpu or (), terms=terms, yes=yes, changes=change or [], as_json=as_json
+            job_file,
+            gpus=gpu or (),
+            terms=terms,
+            yes=yes,
+            changes=change or [],
+            as_json=as_json,
+            go_on=go_on,
+            pii_reviewed=pii_reviewed,
         )
     )
 

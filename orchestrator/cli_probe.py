@@ -12,12 +12,13 @@ from typing import TYPE_CHECKING, Any
 from orchestrator.exits import Exit
 from orchestrator.match import CPU
 from orchestrator.opened import opened, out
-from orchestrator.probe import Measured, Terms, measured, probe_spec
+from orchestrator.probe import Measured, Terms, measured, on_card, probe_spec
 
 if TYPE_CHECKING:
     from jobs.load import LoadedJob
     from orchestrator.compose import Parts
     from orchestrator.opened import Opened
+    from orchestrator.probe_goes_on import GoOn
     from orchestrator.report_text import Screen
     from orchestrator.sized import Sized
     from orchestrator.submit import Plan
@@ -47,10 +48,14 @@ def probe(
     yes: bool,
     changes: list[str],
     as_json: bool,
+    go_on: bool = False,
+    pii_reviewed: bool = False,
 ) -> int:
     """Run a probe on each card named (else on the best offer); 4 where none could be measured.
 
-    Rents one machine after the other, each with its own cap in minutes and dollars.
+    Rents one machine after the other, each with its own cap in minutes and dollars. go_on: on the
+    card that is forecast to be the cheapest the whole job is started, last; after the terms' steps
+    it goes on there where that still holds, and the code is the job's.
     """
     from orchestrator import cli_run, submit
     from orchestrator.compose import compose
@@ -64,32 +69,86 @@ def probe(
         gated = cli_run.through_the_gate(loaded, state)
         root = state.home.root
         hub = fetch(loaded.spec.model, root)
-        plans = [
-            _plan(gated.loaded, parts, terms, gpu, root=root, hub=hub)
-            for gpu in (*gpus,) or (None,)
-        ]
+
+        def planned_on(gpu: str | None, short: Terms | None) -> _Round:
+            planned, sized = _plan(gated.loaded, parts, short, gpu, root=root, hub=hub)
+            planned = submit.with_data(planned, gated, pii_reviewed=pii_reviewed)
+            return _Round(gpu, planned, sized)
+
+        rounds = [planned_on(gpu, terms) for gpu in (*gpus,) or (None,)]
+        if go_on:
+            rounds.sort(key=_Round.forecast_usd, reverse=True)
+            rounds[-1] = planned_on(rounds[-1].gpu, None)
         found: list[Probed] = []
-        for planned, sized in plans:
-            cli_run.agree(planned, state, yes=yes, as_json=as_json)
-            job_id, code = cli_run.drive_here(planned, state, parts, transfers, as_json=as_json)
-            found.append(_judge(job_id, planned, sized, state))
+        judge: GoOn | None = None
+        code: int = Exit.OK
+        for number, one in enumerate(rounds, 1):
+            if go_on and number == len(rounds):
+                judge = _going_on(one, found, terms, state, as_json=as_json)
+            cli_run.agree(one.planned, state, yes=yes, as_json=as_json)
+            job_id, code = cli_run.drive_here(
+                one.planned, state, parts, transfers, as_json=as_json, judge=judge
+            )
+            found.append(_judge(job_id, one.planned, one.sized, state))
             if code == Exit.INTERRUPTED:
                 break
+        went_on = judge.went_on if judge else ""
         answer = sorted(found, key=_rank)
         if as_json:
             from orchestrator.report_json import document, dumps
 
-            out([dumps(document("probe", state.now(), probes=[probed_body(p) for p in answer]))])
-        else:
+            bodies = [probed_body(p) for p in answer]
+            out([dumps(document("probe", state.now(), went_on=went_on or None, probes=bodies))])
+        elif not went_on:
             out(probed_lines(answer, state.screen))
+    if went_on:
+        return code
     return Exit.OK if any(one.found.step_s for one in found) else Exit.NOT_FINISHED
 
 
+@dataclass(frozen=True, slots=True)
+class _Round:
+    """One card's turn: the job on it, and the size of the whole job."""
+
+    gpu: str | None
+    planned: Plan
+    sized: Sized | None
+
+    def forecast_usd(self) -> float:
+        """Return what the whole job is forecast to cost there; infinite where nobody knows."""
+        from orchestrator.sized import Fit
+
+        offer = self.planned.best.offer
+        if self.sized is None or offer.gpu == CPU:
+            return float("inf")
+        fit = self.sized.fit(offer.gpu, offer.gpu_count, offer.vram_gib)
+        hours = fit.hours if isinstance(fit, Fit) else None
+        return float("inf") if hours is None else hours * float(offer.price_usd_per_hour)
+
+
+def _going_on(
+    one: _Round, others: list[Probed], terms: Terms, state: Opened, *, as_json: bool
+) -> GoOn:
+    """Return the judge of the last round; `others` is read when it is asked."""
+    from orchestrator.cli_run import talk_screen
+    from orchestrator.probe_goes_on import GoOn
+
+    screen = talk_screen(as_json=as_json)
+    return GoOn(
+        terms,
+        one.planned.spec.limits.budget_usd,
+        others,
+        lambda job_id: _judge(job_id, one.planned, one.sized, state),
+        lambda found: probed_lines(sorted(found, key=_rank), screen),
+    )
+
+
 def _plan(
-    loaded: LoadedJob, parts: Parts, terms: Terms, gpu: str | None, *, root: Path, hub: str
+    loaded: LoadedJob, parts: Parts, terms: Terms | None, gpu: str | None, *, root: Path, hub: str
 ) -> tuple[Plan, Sized | None]:
     """Return the probe as a job with its offers, and the size of the whole job on the best one.
 
+    terms: None: the whole job on that card, not cut short.
     On a machine without a GPU packing is off whatever the job says: its steps hold fewer tokens.
     """
     from orchestrator import submit
@@ -97,7 +156,10 @@ def _plan(
     from orchestrator.shapes import CONFIGS
 
     spec, configs = loaded.spec, root / CONFIGS
-    short = replace(loaded, spec=probe_spec(spec, terms, gpu))
+    if terms is not None:
+        short = replace(loaded, spec=probe_spec(spec, terms, gpu))
+    else:
+        short = replace(loaded, spec=on_card(spec, gpu))
     planned = submit.plan(short, parts.providers, configs=configs, hub=hub)
     if planned.best.offer.gpu == CPU:
         training = spec.training.model_copy(update={"packing": False})

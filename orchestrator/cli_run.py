@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from jobs.load import LoadedJob
     from orchestrator.compose import Parts
     from orchestrator.data_gate import Gated
+    from orchestrator.drive import Judge
     from orchestrator.opened import Opened, State
     from orchestrator.report_live import Transfer
     from orchestrator.report_text import Screen
@@ -268,9 +269,18 @@ def _in_foreground(
 
 
 def drive_here(
-    planned: Plan, state: Opened, parts: Parts, transfers: Transfers, *, as_json: bool
+    planned: Plan,
+    state: Opened,
+    parts: Parts,
+    transfers: Transfers,
+    *,
+    as_json: bool,
+    judge: Judge | None = None,
 ) -> tuple[str, int]:
-    """Store the job and drive it to its end before the person's eyes; return its id and code."""
+    """Store the job and drive it to its end before the person's eyes; return its id and code.
+
+    judge: says once, while it trains, whether it goes on.
+    """
     from orchestrator.clock import WakeableClock
     from orchestrator.drive import Watch, let_go, start_driving, watch
     from orchestrator.report import field_lines
@@ -293,6 +303,7 @@ def drive_here(
             driven=driven,
             transfer=transfers.newest,
             introduced=True,
+            judge=judge,
         )
         hint = "   Ctrl-C detaches or cancels" if one.screen.tty else ""
         one.painter.keep(field_lines("job", f"#{job_id}{hint}", one.screen))

@@ -54,6 +54,10 @@ class Driven:
     failure: list[BaseException] = field(default_factory=list)
 
 
+#: What to say, and whether the job goes on; None: nothing to say yet.
+Judge = Callable[[Live], "tuple[list[str], bool] | None"]
+
+
 @dataclass
 class Watch:
     """One job on one screen. `driven` is None where another process drives it (attach)."""
@@ -66,6 +70,7 @@ class Watch:
     driven: Driven | None = None
     transfer: Callable[[], Transfer | None] = lambda: None
     introduced: bool = False  # whether the screen says already what is rented where
+    judge: Judge | None = None  # asked at every look, until it has said once what it thinks
     painter: Painter = field(init=False)
     cancelled: bool = False
     _curves: dict[int, CurveReader] = field(default_factory=dict)
@@ -110,10 +115,23 @@ def watch(one: Watch) -> int:
             if one.driven.failure:
                 raise one.driven.failure[0]  # what called us sees to it that the job is driven
             one.driven = None  # another process took it over: go on watching
+        _hear_judge(one, live)
         code = _heed(one, live)
         if code is not None:
             return code
         one.signals.wait(LOOK_EVERY_S)
+
+
+def _hear_judge(one: Watch, live: Live) -> None:
+    """Say what the judge thinks, once it does, and end the job where it says so."""
+    verdict = None if one.judge is None or one.cancelled else one.judge(live)
+    if verdict is None:
+        return
+    lines, goes_on = verdict
+    one.judge = None
+    one.painter.keep(lines)
+    if not goes_on:
+        _cancel(one)
 
 
 def _fit(one: Watch) -> None:

@@ -53,9 +53,14 @@ def probe_spec(spec: JobSpec, terms: Terms, gpu: str | None) -> JobSpec:
         "checkpoints": spec.checkpoints.model_copy(update={"every_steps": terms.steps}),
         "output": (str(spec.output_folder / "probe"),),
     }
-    if gpu is not None:
-        changes["gpu"] = spec.gpu.model_copy(update={"types": (gpu,)})
-    return spec.model_copy(update=changes)
+    return on_card(spec.model_copy(update=changes), gpu)
+
+
+def on_card(spec: JobSpec, gpu: str | None) -> JobSpec:
+    """Return the job for this card alone; as it is for None."""
+    if gpu is None:
+        return spec
+    return spec.model_copy(update={"gpu": spec.gpu.model_copy(update={"types": (gpu,)})})
 
 
 def measured(lines: Iterable[str], tokens_per_step: float | None) -> Measured:

@@ -100,7 +100,7 @@ def documents(tmp_path_factory) -> dict[str, dict[str, Any]]:
         "push": push_document(billing, NOW),
         "plan": plan_document(plan, "base_model: x\n", NOW),
         "size": document("size", NOW, model="x", **size_body(plan)),
-        "probe": document("probe", NOW, probes=[probed_body(probed)]),
+        "probe": document("probe", NOW, went_on="abc123", probes=[probed_body(probed)]),
         "cost": cost_document(quick.totals("job", now=NOW), {}, "job", NOW),
         "sweep": sweep_document(SweepReport([Finding(Kind.ORPHAN, "runpod", "x")]), NOW),
         "doctor": doctor_document([Check("python", Level.OK, "3.11")], NOW),
