@@ -95,7 +95,17 @@ def sizing_of(spec: JobSpec, architecture: Architecture) -> Sizing:
         fused_kernels=bool(keys.get("liger_rms_norm") and keys.get("liger_glu_activation")),
         packing=t.packing,
     )
-    return Sizing(work, tuple(supposed))
+    return Sizing(_stretched(work, keys), tuple(supposed))
+
+
+def _stretched(work: Workload, keys: Mapping[str, Any]) -> Workload:
+    """Return the workload without the model's own limit of length where the job raises it."""
+    overrides = keys.get("overrides_of_model_config")
+    if not isinstance(overrides, Mapping):
+        return work
+    if not {"max_position_embeddings", "rope_scaling", "rope_parameters"} & overrides.keys():
+        return work
+    return replace(work, architecture=replace(work.architecture, max_positions=0))
 
 
 def _attention(keys: Mapping[str, Any]) -> str:

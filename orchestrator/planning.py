@@ -34,12 +34,14 @@ SHOWN_CHANGES = 6
 class Need:
     """What the job asks: the requirement, and every assumption beside the models' own, in words.
 
-    unsized: why nothing is known of the job's memory; empty where it is.
+    unsized: why nothing is known of the job's memory; empty where it is. contradicts: because its
+    own settings contradict one another, not because its model is unknown.
     """
 
     requirement: Requirement
     assumptions: tuple[str, ...] = ()
     unsized: str = ""
+    contradicts: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +86,8 @@ def need_of(
         sizing = sizing_of(spec, architecture_of(spec, configs))
         check(replace(sizing.work, gpus=1, strategy="none"))
     except (ArchitectureError, WorkloadError) as error:
-        return Need(wishes, unsized=str(error))
+        contradicts = isinstance(error, WorkloadError)
+        return Need(wishes, unsized=str(error), contradicts=contradicts)
     keys = {**spec.axolotl.base, **spec.axolotl.keys}
     work = replace(sizing.work, gpus=spec.gpu.count or 1, strategy=_any_strategy(spec))
     found = lengths_of(spec) if with_tokens else None

@@ -38,10 +38,10 @@ def fetch(model: str, root: Path) -> str:
 
 
 def refuse_unsized(planned: Plan, hub: str) -> None:
-    """Raise Refused, exit code 2, where nobody knows what the job needs.
+    """Raise Refused, exit code 2, where nobody knows what the job needs, or its settings clash.
 
-    A person who names cards and their number decides for themselves; a rehearsal on a CPU needs no
-    GPU's memory. hub: why the hub did not help.
+    Where the model is unknown, a person who names cards and their number decides for themselves; a
+    rehearsal on a CPU needs no GPU's memory. hub: why the hub did not help.
     """
     from orchestrator.match import CPU
 
@@ -49,7 +49,11 @@ def refuse_unsized(planned: Plan, hub: str) -> None:
     if need is None or not need.unsized:
         return
     quotes = planned.matching.quotes
-    if (gpu.types and gpu.count is not None) or (quotes and quotes[0].offer.gpu == CPU):
+    if quotes and quotes[0].offer.gpu == CPU:
+        return
+    if need.contradicts:
+        raise Refused(need.unsized)
+    if gpu.types and gpu.count is not None:
         return
     raise Refused(
         need.unsized + (f" ({hub})" if hub else ""),

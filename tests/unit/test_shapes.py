@@ -116,6 +116,30 @@ def test_who_names_cards_and_their_number_decides_alone(plan):
     assert plan("--set", "gpu.types=[A100-80GB]", model="acme/no")[0] == Exit.USAGE
 
 
+CLASHES = [
+    (("training.sequence_len=200000",), "above the 131072 positions"),
+    (("training.packing=true", "axolotl.attn_implementation=eager"), "eager attention"),
+]
+
+
+@pytest.mark.parametrize(("changes", "said"), CLASHES)
+@pytest.mark.parametrize("command", ["plan", "submit"])
+def test_settings_that_clash_are_refused_whatever_card_is_named(plan, command, changes, said):
+    words = [w for c in (*changes, "gpu.types=[A100-80GB]", "gpu.count=1") for w in ("--set", c)]
+    code, answer = plan(*words, model="meta-llama/Llama-3.1-8B", command=command)
+    assert code == Exit.USAGE
+    assert said in answer["error"]["message"]
+    assert answer["error"]["remedy"] in {None, ""}
+
+
+def test_a_job_that_stretches_the_model_may_be_longer(plan):
+    longer = ("--set", "training.sequence_len=140000", "--set")
+    raised = "axolotl.overrides_of_model_config={max_position_embeddings: 262144}"
+    code, answer = plan(*longer, raised, model="meta-llama/Llama-3.1-8B")
+    assert code in {0, Exit.NO_OFFER}
+    assert answer["footprint"]["device_gib"] > 0
+
+
 def test_nobody_is_asked_offline(monkeypatch, hub, tmp_path):
     monkeypatch.setenv("HF_HUB_OFFLINE", "1")
     assert shapes.fetch("acme/base", tmp_path) == "HF_HUB_OFFLINE is set"
