@@ -7,6 +7,7 @@ import sys
 from array import array
 from collections import Counter
 from collections.abc import Iterable
+from operator import itemgetter
 from zlib import crc32
 
 #: 21 bands of 3 bins: a pair with Jaccard 0.6 becomes a candidate with probability .994, 0.7 .9999.
@@ -20,11 +21,11 @@ COMMON_SHARE, COMMON_LEAST = 0.02, 20
 COMMON_SAMPLE = 2000
 # 30 bits: CPython keeps such an int in one digit, which makes sets and sorting of them fast.
 _MASK = (1 << 30) - 1
-_cut = _MASK.__and__
 _K2 = 0x05EBCA77  # odd, from the primes of xxHash
 _LOW_BYTE = slice(None, None, 8) if sys.byteorder == "little" else slice(7, None, 8)
 _INDEX = range(BINS)
 _ALL = frozenset(_INDEX)
+_in_order = itemgetter(*_INDEX)
 _MAX_WORDS = 200_000  # about 30 MB; a larger vocabulary starts over
 
 
@@ -48,7 +49,7 @@ def shingles(plain: str) -> set[int]:
         return set()
     codes = list(map(_code, words))
     # hash() of a tuple of ints is the same in every process, and runs without a line of Python
-    return set(map(_cut, map(hash, zip(codes, codes[1:], codes[2:], strict=False))))
+    return {h & _MASK for h in map(hash, zip(codes, codes[1:], codes[2:], strict=False))}
 
 
 def sketch(found: set[int]) -> tuple[list[int], bytes]:
@@ -63,7 +64,7 @@ def sketch(found: set[int]) -> tuple[list[int], bytes]:
     bins = {h % BINS: h for h in sorted(found, reverse=True)}  # the smallest hash of each bin wins
     if len(bins) < BINS:
         _fill(bins)
-    row = [bins[i] for i in _INDEX]
+    row = _in_order(bins)
     keys = list(map(hash, zip(row[::3], row[1::3], row[2::3], strict=True)))
     return keys, array("Q", row).tobytes()[_LOW_BYTE]
 
