@@ -23,7 +23,10 @@ _Long = Annotated[
     str, typer.Option("--long", help="What happens to longer records: drop or truncate.")
 ]
 _Tokenizer = Annotated[
-    str, typer.Option("--tokenizer", help="Folder with tokenizer.json, for exact lengths.")
+    str,
+    typer.Option(
+        "--tokenizer", help="Folder with tokenizer.json, or an id of the hub: exact lengths."
+    ),
 ]
 _Template = Annotated[
     str, typer.Option("--chat-template", help="chatml, a file, or a name known to Axolotl.")
@@ -77,6 +80,7 @@ def _options(**given: Any) -> Options:
         _usage(f"--long {given['long']}: say drop or truncate")
     if given["to"] not in ("", "chat", "chosen"):
         _usage(f"--to {given['to']}: say chat or chosen")
+    given["tokenizer"] = _folder(given["tokenizer"])
     regions = tuple(r.strip().upper() for r in given.pop("regions").split(",") if r.strip())
     return Options(
         columns=_pairs("--map", given.pop("columns")),
@@ -85,6 +89,20 @@ def _options(**given: Any) -> Options:
         pii_terms=lines,
         **given,
     )
+
+
+def _folder(word: str) -> str:
+    """Return the tokenizer's folder, fetched for an id of the hub. Exits 2 where there is none."""
+    if not word:
+        return ""
+    from orchestrator.data_hub import HubError
+    from orchestrator.data_run import tokenizer_folder
+
+    try:
+        return tokenizer_folder(word)
+    except HubError as error:
+        _usage(f"--tokenizer {word}: {error}")
+    return ""
 
 
 def _pairs(flag: str, values: list[str] | None) -> tuple[tuple[str, str], ...]:

@@ -6,6 +6,8 @@ sent to that host only.
 
 from __future__ import annotations
 
+import contextlib
+import http
 import http.client
 import os
 import re
@@ -25,6 +27,10 @@ _BLOCK = 1 << 20
 
 class HubError(Exception):
     """A hub file that cannot be had, in words for the user."""
+
+
+class MissingError(HubError):
+    """There is no such file, as the hub says."""
 
 
 def bring(address: str, cache: Path) -> Path:
@@ -58,6 +64,23 @@ def model_config(model: str, cache: Path) -> Path:
     return folder
 
 
+def tokenizer(model: str, cache: Path) -> Path:
+    """Return a folder with a hub model's tokenizer and chat template; n calls, the first time only.
+
+    Raises HubError where there is no tokenizer.json; the template may stand in either other file,
+    or in none.
+    """
+    folder = cache / model.replace("/", "--")
+    if (folder / "tokenizer.json").is_file():
+        return folder
+    where = f"{urllib.parse.quote(model)}/resolve/main"
+    for name in ("tokenizer_config.json", "chat_template.jinja"):
+        with contextlib.suppress(MissingError):
+            _fetch(f"{where}/{name}", folder / name, model, _CONFIG_TIMEOUT_S)
+    _fetch(f"{where}/tokenizer.json", folder / "tokenizer.json", model, _TIMEOUT_S)
+    return folder
+
+
 def _fetch(path: str, target: Path, address: str, timeout_s: float) -> None:
     """Bring one file of the hub to `target`, whole or not at all. Raises HubError."""
     hub = os.environ.get("HF_ENDPOINT", _DEFAULT_HUB).rstrip("/")
@@ -84,7 +107,8 @@ def _fetch(path: str, target: Path, address: str, timeout_s: float) -> None:
             403: "no access: accept its terms on the hub",
             404: "no such file there",
         }.get(error.code, (f"the hub answered {error.code}"))
-        raise HubError(f"{address}: {what}") from error
+        kind = MissingError if error.code == http.HTTPStatus.NOT_FOUND else HubError
+        raise kind(f"{address}: {what}") from error
     except (urllib.error.URLError, OSError, http.client.HTTPException) as error:
         raise HubError(
             f"{address}: the hub cannot be reached ({getattr(error, 'reason', error)})"

@@ -21,7 +21,7 @@ from jobs.data.lengths import CANDIDATES
 from jobs.data.options import Options
 from jobs.data.spill import BusyError
 from orchestrator.clock import Clock, SystemClock
-from orchestrator.data_hub import HubError, bring
+from orchestrator.data_hub import HubError, bring, tokenizer
 
 _EVERY_S = 0.2
 _JOB_SUFFIXES = (".yaml", ".yml")
@@ -227,6 +227,20 @@ def _brought(paths: Sequence[Path], early: Report) -> list[Path]:
         else:
             out.append(Path(path))
     return out
+
+
+def tokenizer_folder(word: str) -> str:
+    """Return the folder that --tokenizer means: as it is, or fetched for an id of the hub.
+
+    Raises HubError where neither has a tokenizer.json.
+    """
+    from jobs.spec import HUB_ID
+
+    if not word or (Path(word) / "tokenizer.json").is_file():
+        return word
+    if "/" not in word or not HUB_ID.fullmatch(word) or Path(word).exists():
+        raise HubError("no tokenizer.json in this folder")
+    return str(tokenizer(word, _cache() / "tokenizers"))
 
 
 def _cache() -> Path:

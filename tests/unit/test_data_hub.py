@@ -11,12 +11,14 @@ import pytest
 
 from jobs.data.options import Options
 from orchestrator import data_hub
+from orchestrator.__main__ import run
 from orchestrator.data_run import run_check
 
 ROW = json.dumps(
     {"messages": [{"role": "user", "content": "hi"}, {"role": "assistant", "content": "good day"}]}
 )
 BODY = f"{ROW}\n".encode()
+FOLDER = Path(__file__).parents[2] / "examples" / "quickstart" / "tiny-llama"
 ADDRESS = "hf://datasets/acme/talks/data/train.jsonl"
 
 
@@ -34,7 +36,9 @@ class Hub(BaseHTTPRequestHandler):
     def do_GET(self):
         self.server.asked.append((self.path, self.headers.get("Authorization")))
         repo = self.path.split("/")[2]
-        if repo == "private" and not self.headers.get("Authorization"):
+        if self.path.startswith("/acme/base/resolve/main/"):
+            self.model_file(self.path.rsplit("/", 1)[1])
+        elif repo == "private" and not self.headers.get("Authorization"):
             self.send_error(401)
         elif not self.path.endswith("/data/train.jsonl"):
             self.send_error(404)
@@ -43,6 +47,14 @@ class Hub(BaseHTTPRequestHandler):
             self.send_header("Content-Length", str(len(BODY) + (9 if repo == "short" else 0)))
             self.end_headers()
             self.wfile.write(BODY)
+
+    def model_file(self, name):
+        names = ("tokenizer.json", "tokenizer_config.json", "chat_template.jinja")
+        known = {name: (FOLDER / name).read_bytes() for name in names}
+        self.send_response(200)
+        self.send_header("Content-Length", str(len(known[name])))
+        self.end_headers()
+        self.wfile.write(known[name])
 
     def log_message(self, *_):
         """Say nothing."""
@@ -75,6 +87,24 @@ def test_the_command_reads_it(hub, capsys):
     refused = run_check([Path(ADDRESS)], Options(), [], as_json=True, processes=1)
     assert not refused
     assert json.loads(capsys.readouterr().out)["records"] == 1
+
+
+def test_lengths_are_counted_with_the_tokenizer_of_the_hub(hub, tmp_path, capsys):
+    (tmp_path / "data.jsonl").write_bytes(BODY)
+    words = ["data", "stats", str(tmp_path / "data.jsonl"), "--json", "--tokenizer"]
+    assert run([*words, "acme/base"]) == 0
+    lengths = json.loads(capsys.readouterr().out)["lengths"]
+    assert "tokenizer" in lengths["how"]
+    assert run([*words, str(FOLDER)]) == 0
+    local = json.loads(capsys.readouterr().out)["lengths"]
+    assert local["percentiles"] == lengths["percentiles"]
+    asked = len(hub.asked)
+    assert run([*words, "acme/base"]) == 0
+    assert len(hub.asked) == asked  # kept
+    capsys.readouterr()
+    for wrong, said in (("acme/none", "no such file"), (str(tmp_path), "no tokenizer.json")):
+        assert run([*words, wrong]) == 2
+        assert said in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
