@@ -297,19 +297,25 @@ def bar(clock: Clock | None = None) -> Callable[[int, int, int], None] | None:
 
 
 @contextlib.contextmanager
-def stages() -> Iterator[Callable[[str, int, int], None] | None]:
-    """Lend a painter of what the passes after reading do, None where nobody looks.
+def stages(clock: Clock | None = None) -> Iterator[Callable[[str, int, int], None] | None]:
+    """Lend a painter of what the passes after reading do, with their rate; None where nobody looks.
 
     Its line is gone after the block, however that ends: what is printed next begins on a clean one.
     """
     if not sys.stderr.isatty():
         yield None
         return
+    clock = clock or SystemClock()
     widest = 0
+    began: dict[str, tuple[float, int]] = {}  # stage -> when it was first heard of, and how far
 
     def paint(name: str, done: int, whole: int) -> None:
         nonlocal widest
-        text = f"  {name} {done:,}/{whole:,}"
+        since, first = began.setdefault(name, (clock.monotonic(), done))
+        rate = (done - first) / max(clock.monotonic() - since, 1e-6)
+        text = f"  {name} {done:,}/{whole:,} records"
+        if rate > 0:
+            text += f"  {rate:,.0f}/s  {(whole - done) / rate:,.0f} s left"
         widest = max(widest, len(text))
         sys.stderr.write(f"\r{text:<{widest}}")
         sys.stderr.flush()

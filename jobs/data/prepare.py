@@ -215,7 +215,8 @@ def _duplicates(run: _Run, stage: Stage | None) -> None:
         run.report.duplicates = run.removed["exact_duplicate"]
     if run.options.near:
         near = Near(run.spill, run.options.near_threshold)
-        tell = (lambda k: stage("near duplicates", k, BANDS)) if stage else None
+        n = len(run.alive)
+        tell = (lambda k: stage("near duplicates", n * k // BANDS, n)) if stage else None
         near.run(run.alive, tell, run.processes)
         run.clusters = near.clusters
         run.removed["near_duplicate"] = near.drop(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import json
 import random
+import re
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -241,3 +242,17 @@ def test_what_the_passes_paint_leaves_the_line_clean(
             line[column], column = sign, column + 1
     assert column == 0
     assert "".join(line).strip() == ""
+
+
+def test_the_passes_tell_their_rate(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    moments = itertools.count(100.0, 5.0)  # every look at the clock comes five seconds later
+    clock: Any = SimpleNamespace(monotonic=lambda: next(moments))
+    with stages(clock) as paint:
+        assert paint is not None
+        paint("near duplicates", 1_000, 9_000)
+        paint("near duplicates", 5_000, 9_000)
+    said = capsys.readouterr().err
+    assert re.search(r"5,000/9,000 records  [1-9]\d*/s  [1-9]\d* s left", said)
