@@ -8,6 +8,8 @@ Steps: read, lengths, exact, near, pii, tokens, prepare.
 About 770 bytes a record; Arabic 40 %, Turkish 30 %, English 30 %; of 100 records 8 are exact
 copies and 7 near copies (4 % of the words replaced) of an earlier one. FILE.pairs.json holds the
 planted pairs. Figures are records per CPU second of one process; the peak is ru_maxrss in MiB.
+json_loads_beside is what bare json.loads made right before and after the step: on a busy machine
+both shrink, so their ratio tells more than either.
 """
 
 import argparse
@@ -19,6 +21,7 @@ import resource
 import sys
 import tempfile
 import time
+from itertools import islice
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
 
@@ -192,6 +195,16 @@ def generate(path, records, seed):
     return pairs
 
 
+def pace(path, records=10_000):
+    """Records that json.loads alone reads in a CPU second just now: other work slows it as well."""
+    with open(path, encoding="utf-8") as file:
+        lines = list(islice(file, records))
+    began = time.process_time()
+    for line in lines:
+        json.loads(line)
+    return len(lines) / (time.process_time() - began)
+
+
 def measure(name, path, queue):
     """One step in a fresh process: (records, CPU seconds, peak MiB, notes)."""
     from jobs.data import gate
@@ -207,6 +220,7 @@ def measure(name, path, queue):
         "tokens": Steps(lengths=True),
     }
     notes = {}
+    before = pace(path)
     began = time.process_time()
     if name == "prepare":
         from jobs.data import prepare
@@ -244,6 +258,7 @@ def measure(name, path, queue):
         records = report.records
         notes = {"duplicates": report.duplicates, "pii": sum(report.pii.values())}
     used = time.process_time() - began
+    notes["json_loads_beside"] = round((before + pace(path)) / 2)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     queue.send((records, used, peak, notes))
 
