@@ -60,11 +60,12 @@ def probe(
     from orchestrator import cli_run, submit
     from orchestrator.compose import compose
     from orchestrator.shapes import fetch
+    from orchestrator.transfers import Transfers
 
     gc.enable()
     loaded = submit.read_job(job_file, changes)
     with opened() as state:
-        transfers = cli_run.Transfers()
+        transfers = Transfers()
         parts = compose(state, tell=transfers.tell)
         gated = cli_run.through_the_gate(loaded, state)
         root = state.home.root

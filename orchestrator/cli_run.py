@@ -12,6 +12,7 @@ from orchestrator import daemon
 from orchestrator.exits import Exit, Refused, worst
 from orchestrator.opened import err, looked, opened, out
 from orchestrator.report_text import screen_of
+from orchestrator.transfers import Transfers
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -21,7 +22,6 @@ if TYPE_CHECKING:
     from orchestrator.data_gate import Gated
     from orchestrator.drive import Judge
     from orchestrator.opened import Opened, State
-    from orchestrator.report_live import Transfer
     from orchestrator.report_text import Screen
     from orchestrator.submit import Plan
     from orchestrator.views import JobView
@@ -313,23 +313,6 @@ def drive_here(
             let_go(driven, state.home.root)
             raise
     return job_id, code
-
-
-class Transfers:
-    """The upload or download that runs now, as the site tells of it from its thread."""
-
-    def __init__(self) -> None:
-        self._newest: Transfer | None = None
-
-    def tell(self, _job: str, name: str, done: int, total: int) -> None:
-        """Take one piece of news; a whole file is no transfer any more."""
-        from orchestrator.report_live import Transfer
-
-        self._newest = Transfer(name, done, total) if done < total else None
-
-    def newest(self) -> Transfer | None:
-        """Return the transfer that runs now, None where none does."""
-        return self._newest
 
 
 def attach(word: str) -> int:

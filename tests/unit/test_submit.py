@@ -21,6 +21,7 @@ from orchestrator.home import open_home
 from orchestrator.report_plan import dry_run_lines, offer_lines, question
 from orchestrator.report_text import Screen
 from orchestrator.store import Store
+from orchestrator.transfers import Transfers
 from providers.base import Tier
 from providers.errors import Unavailable
 from providers.fake import FakeProvider
@@ -240,7 +241,7 @@ def test_a_fault_of_the_screen_does_not_leave_the_job_without_a_driver(
     settings = SimpleNamespace(machine_lease_s=None)
     parts: Any = SimpleNamespace(runner=None, alarms=alarms, settings=settings)
     planned = submit.plan(loaded(), {"fake": fake})
-    transfers = cli_run.Transfers()
+    transfers = Transfers()
     with pytest.raises(ZeroDivisionError):
         cli_run._in_foreground(planned, state, parts, transfers, as_json=False)
     store.close()
