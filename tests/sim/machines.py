@@ -84,9 +84,10 @@ class SimSite:
             raise SiteError("the upload does not move")
         if box.done == len(STEPS):
             return None
+        number = box.done  # another process may do the same step meanwhile
         self._world.clock.sleep(self._world.rng.uniform(0.5, 8.0))
-        box.done += 1
-        return STEPS[box.done - 1]
+        box.done = max(box.done, number + 1)
+        return STEPS[number]
 
     def start_trainer(self) -> AgentStatus:
         box = self._reach()

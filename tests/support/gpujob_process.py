@@ -55,6 +55,7 @@ class Gpujob:
 
     def __init__(self, folder: Path, **settings: str) -> None:
         self.folder = folder
+        self.python = sys.executable
         self.home = folder / "home"
         self.stub = folder / "stub"
         self.out = folder / "out"
@@ -91,7 +92,7 @@ class Gpujob:
     ) -> subprocess.Popen[str]:
         """Start a command; its stdin is closed, so there is no terminal. by: what Python runs."""
         return subprocess.Popen(
-            [sys.executable, *by, *argv],
+            [self.python, *by, *argv],
             cwd=self.folder,
             env=self.environ,
             stdin=subprocess.DEVNULL,
