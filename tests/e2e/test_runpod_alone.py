@@ -70,6 +70,7 @@ def test_a_leased_pod_outlives_its_lease_only_while_it_is_renewed(tmp_path: Path
         assert cloud.pod(pod["id"])["ended_at"] < killed_at + 60.0  # its deadline is far away
 
 
+@pytest.mark.timeout(1800)  # its deadline alone is nine minutes: a shorter job is refused
 def test_refused_its_own_end_it_stops_the_training_and_the_next_command_ends_it(
     tmp_path: Path,
 ) -> None:
