@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from decimal import Decimal
+from types import ModuleType
 from typing import Any
 
 from providers.errors import Unavailable
@@ -84,8 +87,9 @@ def graphql(query: str, key: str, base_url: str) -> dict[str, Any] | None:
 def _ask(query: str, key: str, base_url: str) -> Any:
     with _sdk:
         try:
-            import runpod  # seconds, and it may fail: it reads a configuration of its own
-            from runpod.api.graphql import run_graphql_query
+            with _no_cpuinfo():
+                import runpod  # seconds, and it may fail: it reads a configuration of its own
+                from runpod.api.graphql import run_graphql_query
         except Exception:  # noqa: BLE001 - a broken ~/.runpod/config.toml is a KeyError
             return None
         before, key_before = os.environ.get(BASE_VARIABLE), runpod.api_key
@@ -103,6 +107,23 @@ def _ask(query: str, key: str, base_url: str) -> Any:
                     os.environ.pop(BASE_VARIABLE, None)
                 else:
                     os.environ[BASE_VARIABLE] = before
+
+
+@contextmanager
+def _no_cpuinfo() -> Iterator[None]:
+    """Keep the SDK's import from starting a process, with all of our environment, for a CPU's name.
+
+    Its serverless side asks py-cpuinfo, which asks a child of its own; nothing here needs either.
+    """
+    stand_in = ModuleType("cpuinfo")
+    stand_in.get_cpu_info = lambda: {"brand_raw": "not asked"}  # type: ignore[attr-defined]
+    kept = sys.modules.get("cpuinfo")
+    sys.modules["cpuinfo"] = kept or stand_in
+    try:
+        yield
+    finally:
+        if kept is None:
+            sys.modules.pop("cpuinfo", None)
 
 
 def _within(seconds: float, call: Callable[[], Any]) -> Any:

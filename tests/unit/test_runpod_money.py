@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 from collections.abc import Callable
 from decimal import Decimal
@@ -121,3 +122,16 @@ def test_a_hanging_sdk_is_left_behind(sdk: Any, monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(runpod_money, "SDK_S", 0.1)
     assert runpod_money.balance("k", "http://127.0.0.1:9") is None
     stuck.set()
+
+
+def test_the_sdk_starts_no_process_that_would_inherit_our_environment() -> None:
+    program = (
+        "import subprocess, sys\n"
+        "started = []\n"
+        "subprocess.Popen.__init__ = lambda *words, **named: started.append(words[1:])\n"
+        "from providers import runpod_money\n"
+        "runpod_money.graphql('query { a }', 'k', 'http://127.0.0.1:9')\n"
+        "print(started, 'runpod' in sys.modules)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
+    assert done.stdout == "[] True\n", done.stderr
