@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from orchestrator.clock import Clock
-from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, Rescued, SiteError
+from orchestrator.site import AgentStatus, Collected, ExitReport, Kept, SiteError
 from orchestrator.site_order import SiteOrder
 from orchestrator.states import Reason
 
@@ -117,7 +117,7 @@ class RehearsalSite:
         _ = folder
         return Kept(step, 0)
 
-    def rescued(self, folder: Path) -> Rescued | None:
+    def rescued(self, folder: Path) -> None:
         """Return nothing: there is no store."""
         _ = folder
 
