@@ -13,6 +13,7 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationInfo, field_validator, model_validator
 
+from jobs import spec_types
 from jobs.spec_types import Count, Epochs, Gpus, HeldBack, Minutes, Modules, Names, Real, Usd, Whole
 from jobs.targets import BadTarget, Bucket, is_target, target
 
@@ -296,8 +297,8 @@ class Checkpoints(BaseModel):
         description="s3://bucket/prefix to which the machine itself sends each checkpoint while "
         "it trains, instead of home; it gets no key for it.",
     )
-    upload_mb_per_s: Real | None = Field(
-        50.0, gt=0, le=1e5, description="Fastest upload of a checkpoint to target, MB/s."
+    upload_mb_per_s: spec_types.MbPerS | None = Field(
+        50.0, description="Fastest upload of a checkpoint to target, MB/s."
     )
 
     @field_validator("target")
