@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
+import sys
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from orchestrator.signals import Signals
+
+ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(autouse=True)
@@ -76,3 +81,37 @@ def test_only_an_open_question_is_interrupted():
             _send(signal.SIGINT)
         signals.asking = False
         assert signals.interrupts == 2
+
+
+AT_EVERY_LINE = """
+import os, signal, sys, threading
+from orchestrator import signals as room
+
+sent = []
+
+def trace(frame, event, _):
+    if frame.f_code.co_filename not in (room.__file__, threading.__file__):
+        return None
+    if event == "line":
+        sent.append(frame.f_lineno)
+        os.kill(os.getpid(), signal.SIGHUP)  # its handler runs before this returns
+    return trace
+
+with room.Signals() as signals:
+    sys.settrace(trace)
+    signals.wait(0.05)
+    signals.wake()
+    signals.wait(0.05)
+    sys.settrace(None)
+    assert signals.ended_by == signal.SIGHUP
+print(len(sent))
+"""
+
+
+def test_a_signal_may_come_at_any_line_of_the_wait():
+    """A lock that the interrupted code holds, taken in the handler, would hang the command."""
+    done = subprocess.run(
+        [sys.executable, "-c", AT_EVERY_LINE], cwd=ROOT, capture_output=True, text=True, timeout=20
+    )
+    assert done.returncode == 0, done.stderr
+    assert int(done.stdout) >= 4
